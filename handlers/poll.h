@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_POLL_H
+#define WB_POLL_H
+
+#endif

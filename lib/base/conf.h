@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_CONF_H
+#define WB_CONF_H
+
+/* Configuration: defaults, then one ini file, then WB_SECTION_KEY environment variables, all from
+ * the one table in options.def. Unknown sections or keys in the file are errors, as are values out
+ * of range; unknown WB_ variables are not looked at (WB_URL and the like belong to others).
+ * A text option whose name ends in _file names a file; for a SECRET option x also x_file=PATH is
+ * accepted and read at start, its trailing newline removed. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define CONF_TYPE_STR    char *
+#define CONF_TYPE_SECRET char *
+#define CONF_TYPE_INT    int64_t
+#define CONF_TYPE_BOOL   bool
+
+struct conf {
+#define OPT(section, key, type, dflt, min, max, help) CONF_TYPE_##type section##_##key;
+#include "base/options.def"
+#undef OPT
+};
+
+/* Fills *c. path may be NULL: no file. Failures: ERR_NOT_FOUND (no such file), ERR_INVALID with
+ * file, line, section and key, but never a secret's value. On failure *c is untouched. */
+int conf_load(struct conf *c, const char *path, struct err *e) WARN_UNUSED;
+void conf_free(struct conf *c);
+#define cleanup_conf __attribute__((cleanup(conf_free)))
+
+/* The effective values as an ini file that conf_load() reads back; secrets as "***" in a comment,
+ * so that the print can be shown to anyone. */
+void conf_print(const struct conf *c, struct buf *out);
+
+/* docs/config.md: every option with type, default, range, variable and help. */
+void conf_markdown(struct buf *out);
+
+#endif

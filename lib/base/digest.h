@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_DIGEST_H
+#define WB_DIGEST_H
+
+/* SHA-256 (FIPS 180-4), random bytes and constant-time comparison, all from OpenSSL. Any thread. */
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { DIGEST_SIZE = 32, DIGEST_HEX_SIZE = 65, TOKEN_HEX_SIZE = 65 };
+
+/* SHA-256 of size bytes as 64 lower-case hex digits and a NUL. */
+void digest_hex(const void *data, size_t size, char out[DIGEST_HEX_SIZE]);
+
+/* 32 random bytes as hex: a token nobody can guess. Aborts when the system has no randomness. */
+void digest_token(char out[TOKEN_HEX_SIZE]);
+
+/* Compares size bytes in a time that does not depend on where they differ. */
+bool digest_equal(const void *a, const void *b, size_t size);
+
+#endif

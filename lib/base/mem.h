@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_MEM_H
+#define WB_MEM_H
+
+/* Allocators that never return NULL: out of memory aborts the process, whose supervisor starts it
+ * again. All results are freed with free(). Any thread. */
+#include <stddef.h>
+
+#include "base/cleanup.h"
+
+void *mem_alloc(size_t size) OWNED_BY(free);
+void *mem_calloc(size_t count, size_t size) OWNED_BY(free);
+char *mem_strdup(const char *text) OWNED_BY(free);
+
+/* A copy of size bytes with a NUL after them. data may hold NULs. */
+char *mem_dup(const void *data, size_t size) OWNED_BY(free);
+
+/* Grows or shrinks an array to count elements of size bytes. Aborts also when count * size does
+ * not fit. The old pointer is consumed. */
+void *mem_resize(void *old, size_t count, size_t size) WARN_UNUSED;
+
+#endif

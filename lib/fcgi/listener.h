@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_LISTENER_H
+#define WB_LISTENER_H
+
+/* The service's unix socket. The first instance binds it under a lock file; a second instance started
+ * with the same arguments gets the same listening socket from the first over a side socket
+ * (SCM_RIGHTS), so both accept from one backlog, and takes the lock over when the first has gone. A
+ * stale socket file is replaced; a live one never is. */
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct listener {
+    int fd;      /* listening socket, CLOEXEC, backlog 1024 */
+    int lock_fd; /* >= 0: this instance holds the lock and serves the side socket */
+    int side_fd; /* >= 0: listening side socket */
+    char path[108];
+};
+
+#define LISTENER_INIT \
+    { \
+        .fd = -1, .lock_fd = -1, .side_fd = -1, .path = "" \
+    }
+
+/* Binds path with mode 0660 whatever the umask, and group (NULL or "": unchanged). Failures:
+ * ERR_INVALID (path too long, group unknown), ERR_CONFLICT (somebody who is no instance of ours
+ * listens there, or no handover within timeout_ms), ERR_INTERNAL. */
+int listener_open(struct listener *l, const char *path, const char *group, int64_t timeout_ms,
+    struct err *e) WARN_UNUSED;
+
+/* Called about once a second and when side_fd is readable: hands the socket to who asks, takes the
+ * lock over when it is free. Never blocks. */
+void listener_tend(struct listener *l);
+
+/* Closes; the file stays for the instances that go on (the next start replaces a stale one). */
+void listener_close(struct listener *l);
+#define cleanup_listener __attribute__((cleanup(listener_close)))
+
+#endif

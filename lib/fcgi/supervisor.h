@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_SUPERVISOR_H
+#define WB_SUPERVISOR_H
+
+/* Owns the listening socket and keeps generations of worker processes on it: each worker is this
+ * program again, executed anew with the socket as fd 0, so that a reload picks up a new binary and new
+ * configuration. HUP starts a new generation, waits until each of its workers says it is ready, and
+ * sends HUP to the old one; a generation that does not become ready is ended and the old one stays.
+ * TERM sends TERM to all and leaves when they have left; workers get TERM when the supervisor dies.
+ * A worker that ends unasked is replaced at once, with back-off when it dies young. */
+#include "base/err.h"
+#include "fcgi/listener.h"
+
+struct supervisor_options {
+    struct listener *listener; /* borrowed */
+    int workers;
+    char *const
+        *argv; /* of the worker, argv[0] is a name; the executable is /proc/self/exe's path */
+    int64_t ready_ms; /* a worker that is not ready by then has failed */
+    int64_t stop_ms;  /* after TERM, workers still there by then get KILL */
+};
+
+/* Environment variable that tells a worker the descriptor to write its ready byte to. */
+#define SUPERVISOR_READY_ENV "WEIGHBRIDGE_READY_FD"
+
+/* Runs until TERM or INT. 0 when all workers ended well; -1 with ERR_INTERNAL when the first
+ * generation never became ready. */
+int supervisor_run(const struct supervisor_options *o, struct err *e) WARN_UNUSED;
+
+#endif

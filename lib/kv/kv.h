@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_KV_H
+#define WB_KV_H
+
+/* Redis through hiredis: one connection, deadlines on everything, a breaker shared by the threads of
+ * a process. A struct kv belongs to one thread. Commands are argument vectors, never format strings.
+ * After any error the connection is dropped (hiredis contexts do not recover) and made anew by the
+ * next call. Connecting is non-blocking and counts against the call's deadline.
+ *
+ * Errors of every verb: ERR_UNAVAILABLE (no url, cannot connect, connection lost, breaker open,
+ * Redis still loading or out of memory or read-only), ERR_TIMEOUT, ERR_INTERNAL (an error reply, or
+ * a reply of the wrong type). Passwords never appear in texts. */
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/breaker.h"
+#include "base/err.h"
+
+struct kv_arg {
+    const char *data;
+    size_t size;
+};
+
+struct kv_args {
+    const struct kv_arg *arg;
+    size_t n;
+};
+
+struct kv_arg kv_text(const char *text); /* borrowed */
+#define KV_ARGS(...) \
+    ((struct kv_args){ .arg = (const struct kv_arg[]){ __VA_ARGS__ }, \
+        .n = sizeof((const struct kv_arg[]){ __VA_ARGS__ }) / sizeof(struct kv_arg) })
+
+/* A Lua script: static storage; sent by EVALSHA, by EVAL when Redis does not know it. The fields
+ * after text are filled by the first use (any thread; idempotent). */
+struct kv_script {
+    const char *text;
+};
+
+struct kv_options {
+    const char *url;    /* unix:/path | host:port | redis://[:password@]host:port[/db]; borrowed */
+    const char *name;   /* CLIENT SETNAME; borrowed */
+    int64_t timeout_ms; /* of a call, when no deadline was set */
+    struct breaker *breaker; /* borrowed, may be NULL */
+};
+
+struct kv;
+void kv_close(struct kv *kv); /* never blocks; NULL is fine */
+struct kv *kv_new(const struct kv_options *o) OWNED_BY(kv_close);
+static inline void kv_close_p(struct kv **kv)
+{
+    kv_close(*kv);
+}
+#define cleanup_kv __attribute__((cleanup(kv_close_p)))
+
+static inline void kv_reply_free_p(redisReply **r)
+{
+    if (*r != NULL)
+        freeReplyObject(*r);
+}
+#define cleanup_reply __attribute__((cleanup(kv_reply_free_p)))
+
+/* The deadline (monotonic ns) for all calls until it is set again; 0: each call has timeout_ms. */
+void kv_set_deadline(struct kv *kv, int64_t deadline_ns);
+
+/* Checks a url without connecting: ERR_INVALID with what is wrong (never the password). */
+int kv_url_check(const char *url, struct err *e) WARN_UNUSED;
+
+/* One command, one reply, owned by the caller. */
+int kv_command(struct kv *kv, struct kv_args a, redisReply **out, struct err *e) WARN_UNUSED;
+
+/* A script with keys first and arguments after. */
+int kv_script_run(struct kv *kv, const struct kv_script *s, struct kv_args keys,
+    struct kv_args args, redisReply **out, struct err *e) WARN_UNUSED;
+
+/* Several commands in one round trip: append each, then take one reply for each, in order. Error
+ * replies to single commands are handed out as replies of type REDIS_REPLY_ERROR here. */
+int kv_append(struct kv *kv, struct kv_args a, struct err *e) WARN_UNUSED;
+int kv_take(struct kv *kv, redisReply **out, struct err *e) WARN_UNUSED;
+
+/* Subscription, on a kv that does nothing else. kv_next_message() waits until the deadline: 0 with
+ * *out a message payload (owned by the caller), 1 when none came. It takes notice of stop_fd (-1:
+ * none) becoming readable: then 1 at once. */
+int kv_subscribe(struct kv *kv, const char *channel, struct err *e) WARN_UNUSED;
+int kv_next_message(
+    struct kv *kv, int stop_fd, int64_t deadline_ns, char **out, struct err *e) WARN_UNUSED;
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_STAGING_H
+#define WB_STAGING_H
+
+/* The overlay in Redis: wb:1:staging:<key> with a TTL of 60 s, its member "staging:<key>" in the index
+ * wb:1:live (score = expiry by Redis' clock, milliseconds), and wb:1:ended:<key>, which refuses late
+ * reports of an ended copy for 60 s. Every write is one script that compares what is stored with what
+ * its writer saw, so that merging a report stays a pure function (model/overlay.h). Contract sections 2
+ * and 5. Errors are those of kv.h. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "json/jx.h"
+#include "kv/kv.h"
+#include "model/overlay.h"
+
+/* Overlays with what they borrow from. */
+struct overlays {
+    struct overlay *overlay;
+    size_t n;
+    size_t malformed;   /* values that counted as absent */
+    json_object **json; /* owned, one for each overlay */
+};
+#define OVERLAYS_INIT \
+    { \
+        .overlay = NULL, .n = 0, .malformed = 0, .json = NULL \
+    }
+void overlays_free(struct overlays *o);
+#define cleanup_overlays __attribute__((cleanup(overlays_free)))
+
+/* Stores a report. *fate as model/overlay.h (never REPORT_CONFLICT); a report that comes within 60 s
+ * after the end of its own session or claim is ERR_CONFLICT, and so is one that conflicts with another
+ * live sender. */
+int staging_report(struct kv *kv, const char *key, const struct report *r, enum report_fate *fate,
+    struct err *e) WARN_UNUSED;
+
+/* The copy ended: removes the overlay and refuses late reports of the sender it had for 60 s.
+ * Idempotent. */
+int staging_end(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
+
+/* The live overlay of one key: 1 when there is none. *out has one element. */
+int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err *e) WARN_UNUSED;
+
+/* All live overlays, in key order: index and one MGET. */
+int staging_list(struct kv *kv, struct overlays *out, struct err *e) WARN_UNUSED;
+
+/* The value as it is stored, and back. parse: -1 when it is malformed (it then counts as absent). */
+json_object *overlay_to_json(const struct overlay *o);
+int overlay_from_json(const char *key, const char *text, size_t size, struct overlay *out,
+    json_object **json, struct err *e) WARN_UNUSED;
+
+/* Tells other machines that something changed (their generation is bumped). Best effort: errors are
+ * for the caller to ignore. */
+#define CHANGES_CHANNEL "wb:1:changes"
+int changes_publish(struct kv *kv, const char *machine_id, struct err *e) WARN_UNUSED;
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_REPLY_H
+#define WB_REPLY_H
+
+/* What a handler fills. The only place that knows HTTP numbers is reply.c. */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "json/jx.h"
+
+enum { REPLY_MAX = 64 << 20 };
+
+struct web_reply {
+    int status;
+    struct buf body;
+    const char *borrowed; /* instead of body */
+    size_t borrowed_size;
+    void (*release)(void *ctx); /* after sending */
+    void *release_ctx;
+    char etag[72];     /* without quotes; "" none */
+    char degraded[24]; /* X-Degraded or "" */
+    char allow[64];
+    const char *type;
+};
+
+void reply_init(struct web_reply *r);
+void reply_fini(struct web_reply *r);
+
+void reply_json(struct web_reply *r, json_object *o);     /* 200; consumes o */
+void reply_created(struct web_reply *r, json_object *o);  /* 201; consumes o */
+void reply_accepted(struct web_reply *r, json_object *o); /* 202; consumes o */
+void reply_none(struct web_reply *r);                     /* 204 */
+void reply_text(
+    struct web_reply *r, const char *type, struct buf *text); /* 200; takes text's bytes */
+
+/* 200 with bytes that stay valid until release(ctx), which is called once whatever happens. */
+void reply_borrow(struct web_reply *r, const char *body, size_t size, const char *etag,
+    void (*release)(void *ctx), void *ctx);
+void reply_degraded(struct web_reply *r, const char *stores);
+
+/* Turns an error into status and {"error":…,"request_id":…}. 503 gets Retry-After. */
+void reply_error(struct web_reply *r, const struct err *e, const char *request_id);
+int reply_status_of(enum err_code code);
+
+/* CGI header lines for the reply: status, type, length, ETag, cache, security, request id. */
+void reply_head(const struct web_reply *r, const char *request_id, struct buf *out);
+
+/* True when an If-None-Match header (RFC 9110 13.1.2: list, weak compare, *) matches etag. */
+bool reply_etag_matches(const char *if_none_match, const char *etag);
+
+#endif
