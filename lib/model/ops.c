@@ -1,3 +1,181 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "model/ops.h"
 
-typedef int stub_to_be_written;
+#include <string.h>
+
+#include "base/mem.h"
+
+#define STAGING_PREFIX "staging:"
+
+void ops_list_free(struct ops_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->entry[i].id);
+    free(l->entry);
+    *l = (struct ops_list)OPS_LIST_INIT;
+}
+
+/* Both sides sorted by key, to be walked in step. */
+static int by_row_key(const void *a, const void *b)
+{
+    const struct load_row *const *x = a;
+    const struct load_row *const *y = b;
+    return strcmp((*x)->key, (*y)->key);
+}
+
+static int by_overlay_key(const void *a, const void *b)
+{
+    const struct overlay *const *x = a;
+    const struct overlay *const *y = b;
+    int order = strcmp((*x)->key, (*y)->key);
+    /* Both point into one array: of two with one key the first comes first. */
+    return order ? order : (*x > *y) - (*x < *y);
+}
+
+static const struct load_row **rows_by_key(const struct ops_input *in)
+{
+    const struct load_row **p = mem_calloc(in->rows + 1, sizeof(*p));
+    for (size_t i = 0; i < in->rows; i++)
+        p[i] = &in->row[i];
+    qsort(p, in->rows, sizeof(*p), by_row_key);
+    return p;
+}
+
+static const struct overlay **overlays_by_key(const struct ops_input *in)
+{
+    const struct overlay **p = mem_calloc(in->overlays + 1, sizeof(*p));
+    for (size_t i = 0; i < in->overlays; i++)
+        p[i] = &in->overlay[i];
+    qsort(p, in->overlays, sizeof(*p), by_overlay_key);
+    return p;
+}
+
+/* The copy of this row has ended: whatever its overlay says is a leftover. */
+static bool hides_overlay(const struct load_row *row)
+{
+    return row->state == LOAD_LOADING || row->state == LOAD_FAILED;
+}
+
+/* A dead owner's or a late overlay must not count. While Postgres is down its rows cannot change, but
+ * a load may have been claimed just before: an overlay without a row may then count. */
+static bool has_right_claim(
+    const struct load_row *row, const struct overlay *o, const struct ops_input *in)
+{
+    if (o->claim[0] == '\0')
+        return true;
+    return row ? strcmp(row->claim, o->claim) == 0 : !in->postgres_up;
+}
+
+static int whole_percent(double progress)
+{
+    if (!(progress > 0.0)) /* NaN too */
+        return 0;
+    return progress < 100.0 ? (int)progress : 100;
+}
+
+/* The row was written after the overlay, and it is further. */
+static bool row_supplies_progress(const struct load_row *row, const struct overlay *o)
+{
+    if (o->stamp_us <= 0 || row->updated_us <= o->stamp_us)
+        return false;
+    if (row->file_index != o->file_index)
+        return row->file_index > o->file_index;
+    return load_progress(row->bytes_sent, row->total_bytes, row->file_index, row->total_files) >
+           o->progress;
+}
+
+static void lay_row(const struct load_row *row, struct op_entry *out)
+{
+    out->node_id = row->node_id;
+    out->node_name = row->node_name;
+    out->phase = load_state_name(LOAD_STAGING);
+    out->current_bytes = row->bytes_sent;
+    out->total_bytes = row->total_bytes;
+    out->progress = whole_percent(
+        load_progress(row->bytes_sent, row->total_bytes, row->file_index, row->total_files));
+}
+
+static void lay_overlay(const struct load_row *row, const struct overlay *o, struct op_entry *out)
+{
+    out->message = o->message;
+    if (!row || o->node_name[0])
+        out->node_name = o->node_name;
+    if (row && row_supplies_progress(row, o))
+        return;
+    out->current_bytes = o->bytes_sent;
+    out->total_bytes = o->total_bytes;
+    out->progress = whole_percent(o->progress);
+}
+
+static void add_staging(const struct load_row *row, const struct overlay *o, struct ops_list *out)
+{
+    const char *key = row ? row->key : o->key;
+    size_t size = sizeof(STAGING_PREFIX) + strlen(key);
+    char *id = mem_alloc(size);
+    memcpy(id, STAGING_PREFIX, sizeof(STAGING_PREFIX) - 1);
+    memcpy(id + sizeof(STAGING_PREFIX) - 1, key, size - sizeof(STAGING_PREFIX) + 1);
+
+    struct op_entry *e = &out->entry[out->n++];
+    *e = (struct op_entry){ .id = id,
+        .job_id = id,
+        .name = key,
+        .full_name = key,
+        .task = OP_TASK_STAGING,
+        .message = "" };
+    if (row)
+        lay_row(row, e);
+    if (o)
+        lay_overlay(row, o, e);
+}
+
+/* What one key shows. At least one of row and o is there. */
+static void merge_key(const struct load_row *row, const struct overlay *o,
+    const struct ops_input *in, struct ops_list *out)
+{
+    if (row && hides_overlay(row))
+        return;
+    if (o && !has_right_claim(row, o, in)) {
+        out->fenced++;
+        o = NULL;
+    }
+    bool staging = row && row->state == LOAD_STAGING;
+    if (o)
+        add_staging(staging ? row : NULL, o, out);
+    else if (staging && !load_is_stale(row, in->rows_now_us))
+        add_staging(row, NULL, out);
+}
+
+static int by_progress_id_job(const void *a, const void *b)
+{
+    const struct op_entry *x = a;
+    const struct op_entry *y = b;
+    if (x->progress != y->progress)
+        return x->progress < y->progress ? -1 : 1;
+    int order = strcmp(x->id, y->id);
+    return order ? order : strcmp(x->job_id, y->job_id);
+}
+
+void ops_merge(const struct ops_input *in, struct ops_list *out)
+{
+    cleanup_free const struct load_row **row = rows_by_key(in);
+    cleanup_free const struct overlay **overlay = overlays_by_key(in);
+    struct ops_list list = OPS_LIST_INIT;
+    list.entry = mem_calloc(in->rows + in->overlays + 1, sizeof(*list.entry));
+
+    size_t r = 0;
+    size_t o = 0;
+    while (r < in->rows || o < in->overlays) {
+        int order = r == in->rows ? 1 : -1;
+        if (r < in->rows && o < in->overlays)
+            order = strcmp(row[r]->key, overlay[o]->key);
+        merge_key(order <= 0 ? row[r] : NULL, order >= 0 ? overlay[o] : NULL, in, &list);
+        const char *key = order <= 0 ? row[r]->key : overlay[o]->key;
+        while (o < in->overlays && strcmp(overlay[o]->key, key) == 0)
+            o++;
+        if (order <= 0)
+            r++;
+    }
+    if (list.n > 1)
+        qsort(list.entry, list.n, sizeof(*list.entry), by_progress_id_job);
+    *out = list;
+}
