@@ -1,6 +1,181 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "handlers/operations_app.h"
 
-int main(void)
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "model/key.h"
+#include "store/load_job.h"
+#include "store/ready.h"
+#include "store/staging.h"
+#include "web/web_main.h"
+
+enum { POLL_MAX_AGE_MS = 400, POLL_WAIT_MS = 300, ANSWER_MAX = 128 << 20 };
+
+void operations_changed(struct web_req *req)
 {
-    return 1;
+    if (req->shared == NULL)
+        return;
+    shared_bump(req->shared);
+    struct err ignored = ERR_INIT; /* other machines refresh within a period anyway */
+    (void)!changes_publish(req->kv, req->shared->machine_id, &ignored);
+}
+
+const char *operations_key(const struct web_req *req, struct err *e)
+{
+    const char *key = web_param(req, "key");
+    return key_check(key, e) < 0 ? NULL : key;
+}
+
+int64_t operations_stamp_us(struct web_req *req)
+{
+    int64_t offset_us;
+    if (!db_clock_offset_us(&offset_us)) {
+        struct err ignored = ERR_INIT; /* Postgres is down: this machine's clock has to do */
+        (void)!ready_postgres(req->db, &ignored);
+    }
+    return db_now_us();
+}
+
+static int unknown(struct err *e)
+{
+    return err_set(e, ERR_UNAVAILABLE,
+        "the running operations are not known at this moment: keep what you show and ask again");
+}
+
+static void release_snapshot(void *snap)
+{
+    snapshot_put(snap);
+}
+
+static void release_answer(void *answer)
+{
+    struct poll_answer *a = answer;
+    buf_free(&a->body);
+    free(a);
+}
+
+/* Without shared memory (CGI) each poll asks the stores itself. */
+static int ask_for_operations(struct operations_app *app, struct web_reply *reply, struct err *e)
+{
+    struct poll_answer *a = mem_calloc(1, sizeof(*a));
+    a->body = (struct buf)BUF_INIT(ANSWER_MAX);
+    pthread_mutex_lock(&app->ask_lock);
+    poll_ask(app->source, a);
+    pthread_mutex_unlock(&app->ask_lock);
+    reply_degraded(reply, a->head.degraded);
+    if (a->head.unavailable) {
+        release_answer(a);
+        return unknown(e);
+    }
+    reply_borrow(reply, a->body.data, a->body.len, a->head.etag, release_answer, a);
+    return 0;
+}
+
+int get_operations(struct web_req *req, struct web_reply *reply, struct err *e)
+{
+    struct operations_app *app = req->app;
+    struct snapshot *snap = NULL;
+    bool waited = false;
+
+    if (app->snapshots == NULL)
+        return ask_for_operations(app, reply, e);
+    uint64_t generation = atomic_load(&req->shared->generation);
+    int rc = snapshot_get(app->snapshots, generation, POLL_MAX_AGE_MS * NS_PER_MS,
+        clock_deadline(POLL_WAIT_MS), &snap, &waited);
+    if (waited)
+        metric_add(METRIC_POLLS_WAITED, 1);
+    if (rc != 0) {
+        metric_add(METRIC_POLLS_STALE, 1);
+        return unknown(e);
+    }
+    reply_degraded(reply, snap->head->degraded);
+    if (snap->head->unavailable) {
+        snapshot_put(snap);
+        return unknown(e);
+    }
+    reply_borrow(
+        reply, snap->body, snap->head->body_size, snap->head->etag, release_snapshot, snap);
+    return 0;
+}
+
+static int start(const struct web_context *w, void **out, struct err *e)
+{
+    struct operations_app *app = mem_calloc(1, sizeof(*app));
+    pthread_mutex_init(&app->ask_lock, NULL);
+    if (w->shared == NULL || w->cgi) {
+        app->source = poll_source_new(w->conf, "weighbridge-operations/poll");
+    } else if (snapshots_open(w->shared, w->conf->runtime_dir, "operations", &app->snapshots, e) <
+                   0 ||
+               refresher_start(w->conf, app->snapshots, &app->refresher, e) < 0) {
+        snapshots_close(app->snapshots);
+        free(app);
+        return -1;
+    }
+    *out = app;
+    return 0;
+}
+
+static void stop(void *ctx)
+{
+    struct operations_app *app = ctx;
+    refresher_stop(app->refresher);
+    snapshots_close(app->snapshots);
+    poll_source_free(app->source);
+    pthread_mutex_destroy(&app->ask_lock);
+    free(app);
+}
+
+static int64_t workers(const struct conf *c)
+{
+    return c->operations_workers;
+}
+
+static const char *socket_path(const struct conf *c)
+{
+    return c->operations_socket;
+}
+
+enum {
+    READERS = ROLE_VIEWER | ROLE_WORKER | ROLE_ADMIN,
+    WRITERS = ROLE_WORKER | ROLE_ADMIN,
+    READ = WEB_BODY_NONE | WEB_ETAG,
+};
+
+static const struct web_route ROUTES[] = {
+    { "GET", "/api/operations", get_operations, READERS, READ | WEB_ANONYMOUS },
+    { "GET", "/api/v1/staging", get_staging_list, READERS, READ },
+    { "GET", "/api/v1/staging/{key}", get_staging, READERS, READ },
+    { "PUT", "/api/v1/staging/{key}", put_staging, WRITERS, WEB_BODY_JSON },
+    { "DELETE", "/api/v1/staging/{key}", delete_staging, WRITERS, WEB_BODY_NONE },
+    { "POST", "/api/v1/staging/{key}/file-complete", post_staging_file_complete, WRITERS,
+        WEB_BODY_JSON },
+    { "GET", "/api/v1/load-jobs", get_load_jobs, READERS, READ },
+    { "GET", "/api/v1/load-jobs/{key}", get_load_job, READERS, READ },
+    { "PUT", "/api/v1/load-jobs/{key}", put_load_job, WRITERS, WEB_BODY_JSON },
+    { "DELETE", "/api/v1/load-jobs/{key}", delete_load_job, WRITERS, WEB_BODY_JSON },
+    { "POST", "/api/v1/load-jobs/{key}/claim", post_load_job_claim, WRITERS, WEB_BODY_JSON },
+    { "POST", "/api/v1/load-jobs/{key}/fail", post_load_job_fail, WRITERS, WEB_BODY_JSON },
+};
+
+int main(int argc, char **argv)
+{
+    const struct db_stmts stmts[] = { LOAD_JOB_STMTS, READY_STMTS };
+    const struct web_app app = {
+        .name = "operations",
+        .summary = "serves the operations poll, staging reports and load jobs",
+        .routes = ROUTES,
+        .n_routes = sizeof(ROUTES) / sizeof(ROUTES[0]),
+        .stmts = stmts,
+        .n_stmts = sizeof(stmts) / sizeof(stmts[0]),
+        .workers = workers,
+        .socket = socket_path,
+        .start = start,
+        .stop = stop,
+    };
+    return web_main(&app, argc, argv);
 }

@@ -1,3 +1,226 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "handlers/poll.h"
 
-typedef int stub_to_be_written;
+#include <stdio.h>
+#include <string.h>
+
+#include "base/breaker.h"
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "base/str.h"
+#include "handlers/operation_json.h"
+#include "handlers/poll_state.h"
+#include "kv/kv.h"
+#include "model/ops.h"
+#include "store/load_job.h"
+#include "store/staging.h"
+
+/* The memory of one store: what it said last, either as it came (live) or as a predecessor in another
+ * process had it (in `restored`). */
+struct poll_source {
+    int64_t timeout_ms;
+    struct breaker db_breaker; /* of its own: a poll gives up sooner than a call that writes */
+    struct breaker kv_breaker;
+    struct db *db;
+    struct kv *kv;
+    struct load_rows live_rows;
+    struct overlays live_overlays;
+    struct poll_state restored;
+    struct poll_state known; /* view: points into the three above */
+    int64_t good_ns;         /* when at least one store last answered */
+    bool postgres_up;
+    bool redis_up;
+};
+
+struct poll_source *poll_source_new(const struct conf *conf, const char *name)
+{
+    struct poll_source *p = mem_calloc(1, sizeof(*p));
+    p->timeout_ms = conf->operations_store_timeout_ms;
+    breaker_init(&p->db_breaker);
+    breaker_init(&p->kv_breaker);
+    p->db = db_new(&(struct db_options){
+        .url = conf->db_url,
+        .name = name,
+        .prepared = conf->db_prepared,
+        .timeout_ms = p->timeout_ms,
+        .breaker = &p->db_breaker,
+        .stmts = &LOAD_JOB_STMTS,
+        .n_stmts = 1,
+    });
+    p->kv = kv_new(&(struct kv_options){
+        .url = conf->redis_url,
+        .name = name,
+        .timeout_ms = p->timeout_ms,
+        .breaker = &p->kv_breaker,
+    });
+    return p;
+}
+
+void poll_source_free(struct poll_source *p)
+{
+    if (p == NULL)
+        return;
+    db_close(p->db);
+    kv_close(p->kv);
+    load_rows_free(&p->live_rows);
+    overlays_free(&p->live_overlays);
+    poll_state_free(&p->restored);
+    breaker_fini(&p->db_breaker);
+    breaker_fini(&p->kv_breaker);
+    free(p);
+}
+
+static void remember_rows(struct poll_source *p, struct load_rows *rows, int64_t now_ns)
+{
+    load_rows_free(&p->live_rows);
+    p->live_rows = *rows;
+    *rows = (struct load_rows)LOAD_ROWS_INIT;
+    p->known.row = p->live_rows.row;
+    p->known.rows = p->live_rows.n;
+    p->known.rows_now_us = p->live_rows.now_us;
+    p->known.rows_read_ns = now_ns;
+}
+
+static void remember_overlays(struct poll_source *p, struct overlays *overlays, int64_t now_ns)
+{
+    overlays_free(&p->live_overlays);
+    p->live_overlays = *overlays;
+    *overlays = (struct overlays)OVERLAYS_INIT;
+    p->known.overlay = p->live_overlays.overlay;
+    p->known.overlays = p->live_overlays.n;
+    p->known.overlays_read_ns = now_ns;
+    if (p->live_overlays.malformed > 0)
+        metric_add(METRIC_OVERLAY_MALFORMED, (int64_t)p->live_overlays.malformed);
+}
+
+/* Postgres works while Redis is asked; one deadline holds for both. */
+static void ask_stores(struct poll_source *p)
+{
+    cleanup_load_rows struct load_rows rows = LOAD_ROWS_INIT;
+    cleanup_overlays struct overlays overlays = OVERLAYS_INIT;
+    struct err e = ERR_INIT;
+    int64_t now_ns = clock_mono_ns();
+    int64_t deadline_ns = now_ns + p->timeout_ms * NS_PER_MS;
+
+    db_set_deadline(p->db, deadline_ns);
+    kv_set_deadline(p->kv, deadline_ns);
+    bool started = load_list_start(p->db, &e) == 0;
+    p->redis_up = staging_list(p->kv, &overlays, &e) == 0;
+    p->postgres_up = started && load_list_finish(p->db, &rows, &e) == 0;
+
+    if (p->redis_up)
+        remember_overlays(p, &overlays, now_ns);
+    if (p->postgres_up)
+        remember_rows(p, &rows, now_ns);
+    if (p->postgres_up || p->redis_up)
+        p->good_ns = now_ns;
+}
+
+static void note_health(const struct poll_source *p)
+{
+    if (!p->postgres_up && metric_get(METRIC_DEGRADED_POSTGRES) == 0)
+        metric_add(METRIC_OUTAGES_POSTGRES, 1);
+    if (!p->redis_up && metric_get(METRIC_DEGRADED_REDIS) == 0)
+        metric_add(METRIC_OUTAGES_REDIS, 1);
+    metric_set(METRIC_DEGRADED_POSTGRES, !p->postgres_up);
+    metric_set(METRIC_DEGRADED_REDIS, !p->redis_up);
+}
+
+static const char *degraded_text(const struct poll_source *p)
+{
+    if (p->postgres_up)
+        return p->redis_up ? "" : "redis";
+    return p->redis_up ? "postgres" : "postgres,redis";
+}
+
+/* The overlays that have not expired by now, as an array of the caller's: a store that is down can no
+ * longer say which have. */
+static struct overlay *unexpired(const struct poll_source *p, int64_t now_ns, size_t *n)
+{
+    struct overlay *out = mem_calloc(p->known.overlays + 1, sizeof(*out));
+    *n = 0;
+    for (size_t i = 0; i < p->known.overlays; i++)
+        if (p->known.overlay[i].expires_ns > now_ns)
+            out[(*n)++] = p->known.overlay[i];
+    return out;
+}
+
+static bool is_known(const struct poll_source *p, int64_t now_ns, bool rows_known, size_t entries)
+{
+    if (!p->postgres_up && !p->redis_up)
+        return p->good_ns != 0 && now_ns - p->good_ns < POLL_SNAPSHOT_KEEP_NS &&
+               (rows_known || entries > 0);
+    return rows_known || entries > 0;
+}
+
+void poll_ask(struct poll_source *p, struct poll_answer *out)
+{
+    cleanup_ops_list struct ops_list list = OPS_LIST_INIT;
+    cleanup_free struct overlay *overlay = NULL;
+    struct ops_input in = { .postgres_up = false };
+
+    buf_clear(&out->body);
+    memset(&out->head, 0, sizeof(out->head));
+    ask_stores(p);
+    note_health(p);
+
+    int64_t now_ns = clock_mono_ns();
+    bool rows_known =
+        p->known.rows_read_ns != 0 && now_ns - p->known.rows_read_ns < POLL_ROWS_KEEP_NS;
+    if (rows_known) {
+        in.row = p->known.row;
+        in.rows = p->known.rows;
+    }
+    in.rows_now_us = p->known.rows_now_us;
+    in.postgres_up = p->postgres_up;
+    overlay = unexpired(p, now_ns, &in.overlays);
+    in.overlay = overlay;
+    ops_merge(&in, &list);
+    if (list.fenced > 0)
+        metric_add(METRIC_OVERLAY_FENCED, (int64_t)list.fenced);
+
+    str_copy(out->head.degraded, sizeof(out->head.degraded), degraded_text(p));
+    out->entries = list.n;
+    if (!is_known(p, now_ns, rows_known, list.n)) {
+        out->head.unavailable = 1;
+        return;
+    }
+    char hex[DIGEST_HEX_SIZE];
+    operations_print(&list, &out->body);
+    digest_hex(out->body.data, out->body.len, hex);
+    str_format(out->head.etag, sizeof(out->head.etag), "%.*s", SNAPSHOT_ETAG_SIZE - 1, hex);
+}
+
+void poll_save(const struct poll_source *p, struct buf *out)
+{
+    buf_clear(out);
+    buf_add(out, &p->good_ns, sizeof(p->good_ns));
+    poll_state_pack(&p->known, out);
+}
+
+int poll_restore(struct poll_source *p, const void *state, size_t size, struct err *e)
+{
+    struct poll_state found;
+    int64_t good_ns;
+
+    if (size < sizeof(good_ns))
+        return err_set(e, ERR_INVALID, "the snapshot's state is too short");
+    memcpy(&good_ns, state, sizeof(good_ns));
+    if (poll_state_unpack(
+            (const char *)state + sizeof(good_ns), size - sizeof(good_ns), &found, e) < 0)
+        return -1;
+    if (good_ns > p->good_ns) {
+        p->good_ns = good_ns;
+        poll_state_free(&p->restored);
+        load_rows_free(&p->live_rows);
+        overlays_free(&p->live_overlays);
+        p->restored = found;
+        p->known = found;
+        return 0;
+    }
+    poll_state_free(&found);
+    return 0;
+}

@@ -2,4 +2,49 @@
 #ifndef WB_POLL_H
 #define WB_POLL_H
 
+/* One refresh of the operations: asks both stores at the same time, remembers the last good answer of
+ * each, and builds what the poll says by the failure rules of the operations contract, section 3. Used
+ * by the refresher, and per request where there is no shared memory. One thread at a time. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/conf.h"
+#include "base/err.h"
+#include "db/db.h"
+#include "fcgi/snapshot.h"
+
+/* How long the last good rows and the last good snapshot stand for the truth. */
+#define POLL_ROWS_KEEP_NS     INT64_C(60000000000)
+#define POLL_SNAPSHOT_KEEP_NS INT64_C(5000000000)
+
+struct poll_source;
+void poll_source_free(struct poll_source *p);
+static inline void poll_source_free_p(struct poll_source **p)
+{
+    poll_source_free(*p);
+}
+#define cleanup_poll_source __attribute__((cleanup(poll_source_free_p)))
+
+/* name: application_name and client name of its connections. conf is borrowed. */
+struct poll_source *poll_source_new(const struct conf *conf, const char *name)
+    OWNED_BY(poll_source_free);
+
+/* What a refresh came to. head has unavailable, etag and degraded filled in. */
+struct poll_answer {
+    struct snapshot_head head;
+    struct buf body;
+    size_t entries;
+};
+
+/* Asks the stores and fills *out (whose body is cleared first). Takes at most [operations]
+ * store_timeout_ms plus the time to build. Never fails: what is not known makes head.unavailable. */
+void poll_ask(struct poll_source *p, struct poll_answer *out);
+
+/* The memory of a source as a block for a successor in another process, and back: what the block
+ * knows later than the source itself is taken over. ERR_INVALID for a block that makes no sense. */
+void poll_save(const struct poll_source *p, struct buf *out);
+int poll_restore(struct poll_source *p, const void *state, size_t size, struct err *e) WARN_UNUSED;
+
 #endif

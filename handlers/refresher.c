@@ -1,3 +1,242 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "handlers/refresher.h"
 
-typedef int stub_to_be_written;
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "base/stop.h"
+#include "base/wait.h"
+#include "handlers/poll.h"
+#include "kv/kv.h"
+#include "store/staging.h"
+
+enum {
+    LEASE_MS = 350,   /* over a period and a store's deadline, under the age a poll still takes */
+    POLLED_MS = 2000, /* nobody polled for so long: rest */
+    REST_MS = 1000,
+    STANDBY_MS = 60, /* how often a process without the lease looks whether it lapsed */
+    MIN_GAP_MS = 4,  /* between two refreshes, however many changes there are */
+    RETRY_MS = 50,   /* after a snapshot that could not be written */
+    STACK_SIZE = 1 << 20,
+    LISTEN_RETRY_MS = 1000,
+    STATE_MAX = 256 << 20,
+    BODY_MAX = 128 << 20,
+};
+
+struct refresher {
+    const struct conf *conf;
+    struct snapshots *snapshots;
+    struct poll_source *source;
+    struct poll_answer answer;
+    struct buf state;
+    uint64_t known_ticket; /* the snapshot that `source` remembers at least as well */
+    _Atomic uint32_t stopping;
+    int stop_fd;
+    pthread_t refresh_thread;
+    pthread_t listen_thread;
+};
+
+static bool is_stopping(struct refresher *r)
+{
+    return atomic_load(&r->stopping) != 0;
+}
+
+static int64_t thread_cpu_us(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * US_PER_S + ts.tv_nsec / 1000;
+}
+
+/* Whoever published last knows the last good rows and overlays: take them over, so that an outage that
+ * goes on while refreshers change hides nothing. */
+static void learn_from_predecessor(struct refresher *r)
+{
+    struct snapshot *snap = snapshot_current(r->snapshots);
+    if (snap == NULL)
+        return;
+    if (snap->head->ticket != r->known_ticket) {
+        struct err e = ERR_INIT;
+        if (poll_restore(r->source, snap->state, snap->head->state_size, &e) < 0)
+            log_warn(LOG_MSG("the predecessor's snapshot is of no use"), LOG_S("error", e.msg));
+        r->known_ticket = snap->head->ticket;
+    }
+    snapshot_put(snap);
+}
+
+static void note_published(struct refresher *r, int64_t cpu_us)
+{
+    struct snapshot *snap = snapshot_current(r->snapshots);
+    if (snap != NULL) {
+        r->known_ticket = snap->head->ticket;
+        snapshot_put(snap);
+    }
+    metric_add(METRIC_SNAPSHOTS, 1);
+    metric_add(METRIC_SNAPSHOT_SECONDS, cpu_us);
+    metric_set(METRIC_SNAPSHOT_OPERATIONS, (int64_t)r->answer.entries);
+}
+
+static int refresh(struct refresher *r, struct snapshot_base *base)
+{
+    struct err e = ERR_INIT;
+    int64_t cpu_us = thread_cpu_us();
+
+    learn_from_predecessor(r);
+    *base = snapshot_begin(r->snapshots);
+    poll_ask(r->source, &r->answer);
+    poll_save(r->source, &r->state);
+    if (r->answer.body.overflow || r->state.overflow) {
+        log_error(LOG_MSG("too many operations for one snapshot"));
+        return -1;
+    }
+    const struct snapshot_parts parts = {
+        .head = r->answer.head,
+        .body = r->answer.body.data,
+        .body_size = r->answer.body.len,
+        .state = r->state.data,
+        .state_size = r->state.len,
+    };
+    int rc = snapshot_publish(r->snapshots, base, &parts, &e);
+    if (rc < 0)
+        log_error(LOG_MSG("the snapshot cannot be written"), LOG_S("error", e.msg));
+    if (rc == 0)
+        note_published(r, thread_cpu_us() - cpu_us);
+    return rc;
+}
+
+static void rest(struct refresher *r, int64_t until_ns)
+{
+    while (!is_stopping(r) && clock_mono_ns() < until_ns)
+        wait_word(&r->stopping, 0, until_ns);
+}
+
+static void *refresh_main(void *ctx)
+{
+    struct refresher *r = ctx;
+    struct snapshot_base base = { .generation = 0 };
+
+    while (!is_stopping(r)) {
+        bool taken_over = false;
+        if (!snapshot_is_polled(r->snapshots, POLLED_MS)) {
+            snapshot_lease_end(r->snapshots);
+            snapshot_wait_wanted(r->snapshots, UINT64_MAX, clock_deadline(REST_MS));
+            continue;
+        }
+        if (snapshot_lease(r->snapshots, LEASE_MS, &taken_over) == 1) {
+            rest(r, clock_deadline(STANDBY_MS));
+            continue;
+        }
+        if (taken_over)
+            metric_add(METRIC_SNAPSHOT_TAKEOVERS, 1);
+        if (refresh(r, &base) < 0)
+            rest(r, clock_deadline(RETRY_MS));
+        rest(r, base.began_ns + MIN_GAP_MS * NS_PER_MS);
+        snapshot_wait_wanted(r->snapshots, base.generation,
+            base.began_ns + r->conf->operations_refresh_ms * NS_PER_MS);
+    }
+    snapshot_lease_end(r->snapshots);
+    return NULL;
+}
+
+/* Other machines' changes. A message of this machine changes nothing: its sender has bumped already. */
+static void *listen_main(void *ctx)
+{
+    struct refresher *r = ctx;
+    struct shared *shared = snapshots_shared(r->snapshots);
+    cleanup_kv struct kv *kv = kv_new(&(struct kv_options){
+        .url = r->conf->redis_url,
+        .name = "weighbridge-changes",
+        .timeout_ms = r->conf->redis_timeout_ms,
+        .breaker = NULL,
+    });
+
+    while (!is_stopping(r)) {
+        struct err e = ERR_INIT;
+        if (kv_subscribe(kv, CHANGES_CHANNEL, &e) < 0) {
+            rest(r, clock_deadline(LISTEN_RETRY_MS));
+            continue;
+        }
+        shared_bump(shared); /* what was said while nobody listened is not known */
+        for (int rc = 0; rc >= 0 && !is_stopping(r);) {
+            cleanup_free char *message = NULL;
+            rc = kv_next_message(kv, r->stop_fd, clock_deadline(60 * MS_PER_S), &message, &e);
+            if (rc == 0 && strcmp(message, shared->machine_id) != 0)
+                shared_bump(shared);
+        }
+    }
+    return NULL;
+}
+
+static int start_thread(
+    pthread_t *t, void *(*fn)(void *), void *ctx, const char *name, struct err *e)
+{
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    int rc = pthread_create(t, &attr, fn, ctx);
+    pthread_attr_destroy(&attr);
+    if (rc != 0)
+        return err_set(e, ERR_INTERNAL, "no thread %s: error %d", name, rc);
+    pthread_setname_np(*t, name);
+    return 0;
+}
+
+static void refresher_free(struct refresher *r)
+{
+    if (r->stop_fd >= 0)
+        close(r->stop_fd);
+    poll_source_free(r->source);
+    buf_free(&r->answer.body);
+    buf_free(&r->state);
+    free(r);
+}
+
+static void ask_to_stop(struct refresher *r)
+{
+    struct shared *shared = snapshots_shared(r->snapshots);
+    atomic_store(&r->stopping, 1);
+    wake_word(&r->stopping);
+    atomic_fetch_add(&shared->wanted, 1);
+    wake_word(&shared->wanted);
+    stop_raise(r->stop_fd);
+}
+
+int refresher_start(
+    const struct conf *conf, struct snapshots *s, struct refresher **out, struct err *e)
+{
+    struct refresher *r = mem_calloc(1, sizeof(*r));
+    r->conf = conf;
+    r->snapshots = s;
+    r->answer.body = (struct buf)BUF_INIT(BODY_MAX);
+    r->state = (struct buf)BUF_INIT(STATE_MAX);
+    r->source = poll_source_new(conf, "weighbridge-operations/refresher");
+    r->stop_fd = stop_event_fd(e);
+    if (r->stop_fd < 0 || start_thread(&r->refresh_thread, refresh_main, r, "refresher", e) < 0) {
+        refresher_free(r);
+        return -1;
+    }
+    if (start_thread(&r->listen_thread, listen_main, r, "changes", e) < 0) {
+        ask_to_stop(r);
+        pthread_join(r->refresh_thread, NULL);
+        refresher_free(r);
+        return -1;
+    }
+    *out = r;
+    return 0;
+}
+
+void refresher_stop(struct refresher *r)
+{
+    if (r == NULL)
+        return;
+    ask_to_stop(r);
+    pthread_join(r->refresh_thread, NULL);
+    pthread_join(r->listen_thread, NULL);
+    refresher_free(r);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_OPERATIONS_APP_H
+#define WB_OPERATIONS_APP_H
+
+/* What the handlers of the operations program share. */
+#include <pthread.h>
+
+#include "base/err.h"
+#include "fcgi/snapshot.h"
+#include "handlers/poll.h"
+#include "handlers/refresher.h"
+#include "web/reply.h"
+#include "web/request.h"
+
+struct operations_app {
+    struct snapshots *snapshots; /* NULL: no shared memory, each request asks the stores itself */
+    struct refresher *refresher;
+    pthread_mutex_t ask_lock; /* of source */
+    struct poll_source *source;
+};
+
+/* An acting call has committed and changed the overlay: no poll that begins after its answer may miss
+ * it, here at once, on other machines within 50 ms. Contract section 3, "Freshness". */
+void operations_changed(struct web_req *req);
+
+/* The key of the path, checked. NULL with *e set when it is none. */
+const char *operations_key(const struct web_req *req, struct err *e);
+
+/* Postgres' time now, for stamps: learns the offset of this machine's clock first if need be. */
+int64_t operations_stamp_us(struct web_req *req);
+
+int get_operations(struct web_req *req, struct web_reply *reply, struct err *e);
+
+int get_staging_list(struct web_req *req, struct web_reply *reply, struct err *e);
+int get_staging(struct web_req *req, struct web_reply *reply, struct err *e);
+int put_staging(struct web_req *req, struct web_reply *reply, struct err *e);
+int post_staging_file_complete(struct web_req *req, struct web_reply *reply, struct err *e);
+int delete_staging(struct web_req *req, struct web_reply *reply, struct err *e);
+
+int get_load_jobs(struct web_req *req, struct web_reply *reply, struct err *e);
+int get_load_job(struct web_req *req, struct web_reply *reply, struct err *e);
+int post_load_job_claim(struct web_req *req, struct web_reply *reply, struct err *e);
+int put_load_job(struct web_req *req, struct web_reply *reply, struct err *e);
+int post_load_job_fail(struct web_req *req, struct web_reply *reply, struct err *e);
+int delete_load_job(struct web_req *req, struct web_reply *reply, struct err *e);
+
+#endif
