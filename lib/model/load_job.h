@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WB_LOAD_JOB_H
-#define WB_LOAD_JOB_H
+#ifndef WB_MODEL_LOAD_JOB_H
+#define WB_MODEL_LOAD_JOB_H
 
 /* Rules of load jobs: liveness, progress, stall, ETA. Operations contract sections 2, 3 and 5.
  * Pure: the time is handed in, always Postgres' own, in microseconds since 1970 UTC. */

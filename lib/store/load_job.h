@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WB_LOAD_JOB_H
-#define WB_LOAD_JOB_H
+#ifndef WB_STORE_LOAD_JOB_H
+#define WB_STORE_LOAD_JOB_H
 
 /* Load jobs in Postgres: model_load_jobs (not ours: never altered) and load_job_claims beside it.
  * Operations contract, sections 2 and 5. Errors are those of db.h; the texts name the key. */
