@@ -25,6 +25,9 @@ int str_to_double(const char *text, double *out) WARN_UNUSED;
 /* True for well-formed UTF-8 by RFC 3629 (no surrogates, no overlong forms, up to U+10FFFF). */
 bool str_utf8_valid(const char *text, size_t size);
 
+/* Bytes of the well-formed character that text of size bytes begins with, or 0. */
+size_t str_utf8_char(const char *text, size_t size);
+
 /* Number of characters of valid UTF-8 text. */
 size_t str_utf8_length(const char *text);
 
