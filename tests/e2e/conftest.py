@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole stack for the end-to-end tests: started by ./dev in a folder and on a port of its own."""
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg2
+import pytest
+import redis
+import requests
+
+ROOT = Path(__file__).resolve().parents[2]
+HANG_S = 30  # guards against hanging for ever: several times what any rule allows
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_until(probe, what, timeout_s=HANG_S):
+    """Polls until probe() is true; the timeout is a hang guard, not a rule."""
+    end = time.monotonic() + timeout_s
+    while True:
+        value = probe()
+        if value:
+            return value
+        assert time.monotonic() < end, f"never came: {what}"
+        time.sleep(0.02)
+
+
+class Stack:
+    def __init__(self, extra_env=None):
+        self.var = Path(tempfile.mkdtemp(prefix="wb-e2e-", dir="/tmp"))
+        self.var.chmod(0o755)
+        self.port = free_port()
+        self.environ = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("WB_")},
+            "WB_DEV_VAR": str(self.var),
+            "WB_DEV_PORT": str(self.port),
+            "WB_DEV_NO_BUILD": "1",
+            "WB_DEV_FAST": "1",
+            **{k: v for k, v in os.environ.items() if k == "WB_DEV_BUILD"},
+            **(extra_env or {}),
+        }
+        self.env = {}
+
+    def dev(self, *args):
+        done = subprocess.run(
+            [str(ROOT / "dev"), *args], env=self.environ, cwd=ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180, check=False)
+        assert done.returncode == 0, f"./dev {' '.join(args)}:\n{done.stdout}"
+        return done.stdout
+
+    def up(self):
+        self.dev("up")
+        for line in self.dev("env").splitlines():
+            words = shlex.split(line)
+            if words and words[0] == "export":
+                words = words[1:]
+            for word in words:
+                key, sep, value = word.partition("=")
+                if sep:
+                    self.env[key] = value
+        self.url = self.env["WB_URL"]
+
+    def down(self):
+        self.dev("down")
+        shutil.rmtree(self.var, ignore_errors=True)
+
+    # --- HTTP ---
+
+    def call(self, method, path, body=None, token="admin", session=None, **kw):
+        headers = kw.pop("headers", {})
+        if token:
+            headers = {"Authorization": "Bearer " + self.env[f"WB_{token.upper()}_TOKEN"], **headers}
+        return (session or requests).request(
+            method, self.url + path, json=body, headers=headers, timeout=HANG_S, **kw)
+
+    def get(self, path, **kw):
+        return self.call("GET", path, **kw)
+
+    def operations(self, **kw):
+        answer = self.get("/api/operations", **kw)
+        assert answer.status_code == 200, answer.text
+        assert list(answer.json()) == ["operations"]
+        return answer.json()["operations"]
+
+    def entry(self, key, **kw):
+        found = [o for o in self.operations(**kw) if o["id"] == "staging:" + key]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
+    def claim(self, key, owner="test-owner"):
+        answer = self.call("POST", f"/api/v1/load-jobs/{quote(key, safe='')}/claim",
+                           {"owner": owner}, token="worker")
+        assert answer.status_code == 201, answer.text
+        return answer.json()["claim_token"]
+
+    def load(self, key, token, method="PUT", **fields):
+        return self.call(method, f"/api/v1/load-jobs/{quote(key, safe='')}",
+                         {"claim_token": token, **fields}, token="worker")
+
+    def stage(self, key, **fields):
+        return self.call("PUT", f"/api/v1/staging/{quote(key, safe='')}",
+                         {"node_name": "n1", **fields}, token="worker")
+
+    # --- stores ---
+
+    def pg(self):
+        connection = psycopg2.connect(self.env["WB_PGURL"])
+        connection.autocommit = True
+        return connection
+
+    def sql(self, text, args=None):
+        connection = self.pg()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(text, args)
+                return cursor.fetchall() if cursor.description else cursor.rowcount
+        finally:
+            connection.close()
+
+    def kv(self):
+        return redis.Redis(unix_socket_path=self.env["WB_REDIS"].removeprefix("unix:"),
+                           socket_timeout=HANG_S)
+
+    def empty(self):
+        self.sql("TRUNCATE model_load_jobs, gallery_operations, load_job_claims, operation_control")
+        self.kv().flushdb()
+        wait_until(lambda: self.get("/api/operations").text == '{"operations":[]}', "an empty list")
+
+    def put_overlay(self, key, ttl_s=60, raw=None, **fields):
+        """An overlay as another program would write it: value and index member."""
+        kv = self.kv()
+        seconds, micros = kv.time()
+        value = raw if raw is not None else json.dumps({"model_id": key, **fields})
+        kv.set(f"wb:1:staging:{key}", value, px=int(ttl_s * 1000))
+        kv.zadd("wb:1:live", {f"staging:{key}": seconds * 1000 + micros // 1000 + ttl_s * 1000})
+
+    # --- processes ---
+
+    def processes(self):
+        """PIDs of this stack's operations program: (supervisor, [workers])."""
+        supervisor, workers = None, []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                argv = (entry / "cmdline").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if not argv or b"weighbridge-operations" not in argv[0] or state == "Z":
+                continue
+            if not any(str(self.var).encode() in a for a in argv):
+                continue
+            if b"--worker" in argv:
+                workers.append(int(entry.name))
+            else:
+                supervisor = int(entry.name)
+        return supervisor, workers
+
+    def kill_worker(self, which=0):
+        pid = sorted(self.processes()[1])[which]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def reload(self):
+        supervisor, old = self.processes()
+        os.kill(supervisor, signal.SIGHUP)
+        return old
+
+    def metric(self, name):
+        for line in self.get("/metrics").text.splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[-1])
+        raise KeyError(name)
+
+
+@pytest.fixture(scope="session")
+def _stack():
+    stack = Stack()
+    try:
+        stack.up()
+        yield stack
+    finally:
+        stack.down()
+
+
+@pytest.fixture
+def stack(_stack, request):
+    _stack.empty()
+    yield _stack
+    for name in ("postgres", "redis", "nginx", "operations"):
+        if _was_touched(request, name):
+            _stack.dev("thaw", name)
+            _stack.dev("start", name)
+
+
+def _was_touched(request, name):
+    marker = request.node.get_closest_marker("touches")
+    return marker is not None and name in marker.args
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "touches(name...): stops or freezes these services; revived after")
+    config.addinivalue_line("markers", "long: only in ./dev check --long")
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("WB_TEST_LONG"):
+        return
+    skip = pytest.mark.skip(reason="long: ./dev check --long")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(skip)
