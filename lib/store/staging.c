@@ -1,3 +1,497 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "store/staging.h"
 
-typedef int stub_to_be_written;
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/key.h"
+
+#define VALUE_PREFIX  "wb:1:staging:"
+#define ENDED_PREFIX  "wb:1:ended:"
+#define INDEX         "wb:1:live"
+#define MEMBER_PREFIX "staging:"
+
+enum {
+    NAME_SIZE = 32 + KEY_MAX_BYTES, /* of a Redis key or index member, with its prefix */
+    SENDER_SIZE = 2048,
+    TRIES_MAX = 8,
+    MGET_MAX = 1000
+};
+#define MEMBERS_MAX "-100000" /* the newest 100,000, as ZRANGE counts from the end */
+
+/* KEYS: value, index, ended. ARGV: expected value ("" for none), new value, TTL in seconds, member,
+ * sender. A value of another type counts as absent. ended is a sorted set of senders (score = until
+ * when each is refused), because the copies of one key may end in quick succession. */
+static struct kv_script PUT = {
+    .text = "local t = redis.call('TIME')\n"
+            "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+            "if ARGV[5] ~= '-' then\n"
+            "  local till = redis.pcall('ZSCORE', KEYS[3], ARGV[5])\n"
+            "  if type(till) == 'string' and tonumber(till) > now then return {'ended'} end\n"
+            "end\n"
+            "local cur = redis.pcall('GET', KEYS[1])\n"
+            "if type(cur) ~= 'string' then cur = '' end\n"
+            "if cur ~= ARGV[1] then return {'old', cur} end\n"
+            "redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])\n"
+            "redis.call('ZADD', KEYS[2], now + ARGV[3] * 1000, ARGV[4])\n"
+            "redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)\n"
+            "return {'ok'}\n",
+};
+
+/* KEYS: as above. ARGV: member, seconds for which the sender is refused, 0 for not at all. */
+static struct kv_script END = {
+    .text = "local cur = redis.pcall('GET', KEYS[1])\n"
+            "redis.call('DEL', KEYS[1])\n"
+            "redis.call('ZREM', KEYS[2], ARGV[1])\n"
+            "if ARGV[2] == '0' or type(cur) ~= 'string' then return {'ok'} end\n"
+            "local good, v = pcall(cjson.decode, cur)\n"
+            "if not good or type(v) ~= 'table' then return {'ok'} end\n"
+            "local who\n"
+            "if type(v.claim) == 'string' and v.claim ~= '' then who = 'c:' .. v.claim\n"
+            "elseif type(v.session) == 'string' and v.session ~= '' then who = 's:' .. v.session\n"
+            "else return {'ok'} end\n"
+            "local t = redis.call('TIME')\n"
+            "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+            "redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)\n"
+            "redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, who)\n"
+            "redis.call('EXPIRE', KEYS[3], ARGV[2])\n"
+            "return {'ok'}\n",
+};
+
+void overlays_free(struct overlays *o)
+{
+    for (size_t i = 0; i < o->n; i++)
+        json_object_put(o->json[i]);
+    free(o->json);
+    free(o->overlay);
+    *o = (struct overlays)OVERLAYS_INIT;
+}
+
+/* The names of a key in Redis. */
+struct names {
+    char value[NAME_SIZE];
+    char ended[NAME_SIZE];
+    char member[NAME_SIZE];
+};
+
+static int names_of(const char *key, struct names *n, struct err *e)
+{
+    if (str_format(n->value, sizeof n->value, VALUE_PREFIX "%s", key) < 0 ||
+        str_format(n->ended, sizeof n->ended, ENDED_PREFIX "%s", key) < 0 ||
+        str_format(n->member, sizeof n->member, MEMBER_PREFIX "%s", key) < 0)
+        return err_set(e, ERR_INVALID, "the key is longer than %d bytes", KEY_MAX_BYTES);
+    return 0;
+}
+
+/* --- what this thread wrote last ---------------------------------------------------------------
+ *
+ * A report is merged into what is stored. A sender's reports mostly come over one connection, so
+ * this thread often knows what is stored, and the comparison in the script tells when it does not:
+ * one round trip in place of two. */
+
+enum { GUESSES = 64, GUESS_MAX = 1024 };
+
+struct guess {
+    uint64_t hash; /* of the key */
+    size_t size;   /* 0: none */
+    char value[GUESS_MAX];
+};
+
+static _Thread_local struct guess guesses[GUESSES];
+
+/* FNV-1a. Two keys with one hash cost a round trip, nothing else: a value names its key. */
+static uint64_t hash_of(const char *key)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (; *key != '\0'; key++)
+        h = (h ^ (unsigned char)*key) * UINT64_C(1099511628211);
+    return h;
+}
+
+static void guess_recall(const char *key, struct buf *out)
+{
+    uint64_t h = hash_of(key);
+    const struct guess *g = &guesses[h % GUESSES];
+    buf_clear(out);
+    if (g->hash == h && g->size > 0)
+        buf_add(out, g->value, g->size);
+}
+
+static void guess_remember(const char *key, const struct buf *value)
+{
+    uint64_t h = hash_of(key);
+    struct guess *g = &guesses[h % GUESSES];
+    bool fits = value->len <= GUESS_MAX;
+    if (!fits && g->hash != h)
+        return;
+    g->hash = h;
+    g->size = fits ? value->len : 0;
+    if (fits)
+        memcpy(g->value, value->data, value->len);
+}
+
+/* --- reports ----------------------------------------------------------------------------------- */
+
+struct put {
+    struct kv *kv;
+    const char *key;
+    struct names names;
+    struct buf stored; /* what is stored, as far as is known */
+    bool guessed;      /* it was not read from Redis */
+    bool sane;         /* the merged overlay is one that readers will not skip */
+    struct buf value;  /* what is to be stored */
+    char sender[SENDER_SIZE];
+};
+
+static void put_free(struct put *p)
+{
+    buf_free(&p->stored);
+    buf_free(&p->value);
+}
+#define cleanup_put __attribute__((cleanup(put_free)))
+
+static const char *bytes_of(const struct buf *b)
+{
+    return b->len == 0 ? "" : b->data;
+}
+
+static void keep_stored(struct put *p, const char *data, size_t size)
+{
+    p->guessed = false;
+    buf_clear(&p->stored);
+    buf_add(&p->stored, data, size);
+}
+
+static int read_stored(struct put *p, struct err *e)
+{
+    cleanup_reply redisReply *r = NULL;
+    if (kv_command(p->kv, KV_ARGS(kv_text("GET"), kv_text(p->names.value)), &r, e) < 0)
+        return -1;
+    bool text = r->type == REDIS_REPLY_STRING;
+    keep_stored(p, text ? r->str : "", text ? r->len : 0);
+    return 0;
+}
+
+/* Merges the report into what is stored: fills value and sender. */
+static enum report_fate merge(struct put *p, const struct report *r)
+{
+    cleanup_json json_object *json = NULL;
+    cleanup_json json_object *next_json = NULL;
+    struct overlay_scratch scratch;
+    struct overlay old;
+    struct overlay next;
+    /* What makes no sense counts as absent, and is replaced. */
+    bool live = p->stored.len > 0 &&
+                overlay_from_json(p->key, p->stored.data, p->stored.len, &old, &json, NULL) == 0;
+    enum report_fate fate = overlay_apply(p->key, live ? &old : NULL, r, &scratch, &next);
+    if (fate != REPORT_APPLIED && fate != REPORT_FIRST)
+        return fate;
+    p->sane = overlay_is_sane(&next);
+    if (!p->sane)
+        return fate;
+    next_json = overlay_to_json(&next);
+    buf_clear(&p->value);
+    jx_print(next_json, &p->value);
+    if (next.claim[0] != '\0')
+        (void)str_format(p->sender, sizeof p->sender, "c:%s", next.claim);
+    else if (next.session[0] != '\0')
+        (void)str_format(p->sender, sizeof p->sender, "s:%s", next.session);
+    else
+        (void)str_copy(p->sender, sizeof p->sender, "-");
+    return fate;
+}
+
+/* 0 stored; 1 what is stored differs from what was expected, and is now known; -1. */
+static int store(struct put *p, struct err *e)
+{
+    static const char TTL[] = "60";
+    _Static_assert(OVERLAY_TTL_S == 60, "the text of the TTL");
+    const struct names *n = &p->names;
+    cleanup_reply redisReply *r = NULL;
+    int rc =
+        kv_script_run(p->kv, &PUT, KV_ARGS(kv_text(n->value), kv_text(INDEX), kv_text(n->ended)),
+            KV_ARGS({ .data = bytes_of(&p->stored), .size = p->stored.len },
+                { .data = p->value.data, .size = p->value.len }, kv_text(TTL), kv_text(n->member),
+                kv_text(p->sender)),
+            &r, e);
+    if (rc < 0)
+        return -1;
+    bool array = r->type == REDIS_REPLY_ARRAY && r->elements > 0 &&
+                 r->element[0]->type == REDIS_REPLY_STRING;
+    const char *word = array ? r->element[0]->str : "";
+    if (strcmp(word, "ok") == 0)
+        return 0;
+    if (strcmp(word, "ended") == 0)
+        return err_set(e, ERR_CONFLICT, "this copy has ended");
+    if (strcmp(word, "old") != 0 || r->elements != 2 || r->element[1]->type != REDIS_REPLY_STRING)
+        return err_set(e, ERR_INTERNAL, "redis: the script answered something unknown");
+    keep_stored(p, r->element[1]->str, r->element[1]->len);
+    /* It was stored by this very call, whose answer was lost with its connection. */
+    if (p->stored.len == p->value.len && memcmp(p->stored.data, p->value.data, p->value.len) == 0)
+        return 0;
+    return 1;
+}
+
+/* One try. 0 done, *fate set; 1 try again; -1. */
+static int try_report(struct put *p, const struct report *r, enum report_fate *fate, struct err *e)
+{
+    enum report_fate f = merge(p, r);
+    bool refused = f == REPORT_CONFLICT || f == REPORT_OUTDATED;
+    if (refused && p->guessed)
+        return read_stored(p, e) < 0 ? -1 : 1;
+    if (f == REPORT_CONFLICT)
+        return err_set(e, ERR_CONFLICT, "another sender reports this key");
+    if (f == REPORT_OUTDATED) {
+        *fate = f;
+        return 0;
+    }
+    if (!p->sane)
+        return err_set(e, ERR_INVALID, "a field of the report is out of range");
+    if (p->value.overflow)
+        return err_set(
+            e, ERR_TOO_LARGE, "the report makes a value of over %d bytes", OVERLAY_VALUE_MAX);
+    int rc = store(p, e);
+    if (rc == 0) {
+        guess_remember(p->key, &p->value);
+        *fate = f;
+    }
+    return rc;
+}
+
+int staging_report(
+    struct kv *kv, const char *key, const struct report *r, enum report_fate *fate, struct err *e)
+{
+    /* A stored value may be anything and must be handed back as it is to be replaced. */
+    cleanup_put struct put p = {
+        .kv = kv, .key = key, .stored = BUF_INIT(SIZE_MAX / 2), .value = BUF_INIT(OVERLAY_VALUE_MAX)
+    };
+    if (names_of(key, &p.names, e) < 0)
+        return -1;
+    guess_recall(key, &p.stored);
+    p.guessed = true;
+    for (int i = 0; i < TRIES_MAX; i++) {
+        int rc = try_report(&p, r, fate, e);
+        if (rc <= 0)
+            return rc;
+    }
+    return err_set(e, ERR_UNAVAILABLE, "too many senders report this key at once");
+}
+
+/* --- ends -------------------------------------------------------------------------------------- */
+
+static int end(struct kv *kv, const char *key, const char *refuse_s, struct err *e)
+{
+    cleanup_reply redisReply *r = NULL;
+    struct names n;
+    if (names_of(key, &n, e) < 0)
+        return -1;
+    return kv_script_run(kv, &END, KV_ARGS(kv_text(n.value), kv_text(INDEX), kv_text(n.ended)),
+        KV_ARGS(kv_text(n.member), kv_text(refuse_s)), &r, e);
+}
+
+int staging_end(struct kv *kv, const char *key, struct err *e)
+{
+    return end(kv, key, "60", e);
+}
+
+int staging_forget(struct kv *kv, const char *key, struct err *e)
+{
+    return end(kv, key, "0", e);
+}
+
+/* --- reads ------------------------------------------------------------------------------------- */
+
+static void overlays_room(struct overlays *o, size_t n)
+{
+    o->overlay = mem_calloc(n == 0 ? 1 : n, sizeof *o->overlay);
+    o->json = mem_calloc(n == 0 ? 1 : n, sizeof *o->json);
+}
+
+/* Adds the value that Redis has for key; what is no sound value is counted and skipped. */
+static void overlays_add(
+    struct overlays *o, const char *key, const redisReply *value, int64_t expires_ns)
+{
+    if (value->type != REDIS_REPLY_STRING)
+        return;
+    if (overlay_from_json(key, value->str, value->len, &o->overlay[o->n], &o->json[o->n], NULL) <
+        0) {
+        o->malformed++;
+        return;
+    }
+    o->overlay[o->n].expires_ns = expires_ns;
+    o->n++;
+}
+
+/* The next reply of a pipeline. One that is an error or of the wrong type fails, but an error to a
+ * GET only says that the value has another type. */
+static int take(struct kv *kv, int type, redisReply **out, struct err *e)
+{
+    cleanup_reply redisReply *r = NULL;
+    if (kv_take(kv, &r, e) < 0)
+        return -1;
+    if (r->type != type)
+        return err_set(e, ERR_INTERNAL, "redis: %s",
+            r->type == REDIS_REPLY_ERROR ? r->str : "a reply of the wrong type");
+    *out = STEAL(r);
+    return 0;
+}
+
+int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err *e)
+{
+    cleanup_overlays struct overlays found = OVERLAYS_INIT;
+    cleanup_reply redisReply *ttl = NULL;
+    cleanup_reply redisReply *value = NULL;
+    struct names n;
+    if (names_of(key, &n, e) < 0)
+        return -1;
+    int64_t now = clock_mono_ns();
+    if (kv_append(kv, KV_ARGS(kv_text("PTTL"), kv_text(n.value)), e) < 0 ||
+        kv_append(kv, KV_ARGS(kv_text("MGET"), kv_text(n.value)), e) < 0 ||
+        take(kv, REDIS_REPLY_INTEGER, &ttl, e) < 0 || take(kv, REDIS_REPLY_ARRAY, &value, e) < 0)
+        return -1;
+    overlays_room(&found, 1);
+    if (value->elements == 1)
+        overlays_add(
+            &found, key, value->element[0], ttl->integer > 0 ? now + ttl->integer * NS_PER_MS : 0);
+    *out = found;
+    found = (struct overlays)OVERLAYS_INIT;
+    return out->n == 0 ? 1 : 0;
+}
+
+/* A member of the index that is live. */
+struct member {
+    const char *key; /* borrowed from the reply */
+    int64_t left_ms;
+};
+
+struct members {
+    struct member *member;
+    size_t n;
+    size_t malformed;
+};
+
+static void members_free(struct members *m)
+{
+    free(m->member);
+}
+#define cleanup_members __attribute__((cleanup(members_free)))
+
+/* Redis' time in milliseconds from its reply to TIME. */
+static int read_time(const redisReply *r, double *out_ms, struct err *e)
+{
+    int64_t s = 0;
+    int64_t us = 0;
+    if (r->elements != 2 || r->element[0]->type != REDIS_REPLY_STRING ||
+        r->element[1]->type != REDIS_REPLY_STRING ||
+        str_to_i64(r->element[0]->str, 0, INT32_MAX * INT64_C(1000), &s) < 0 ||
+        str_to_i64(r->element[1]->str, 0, US_PER_S, &us) < 0)
+        return err_set(e, ERR_INTERNAL, "redis: TIME makes no sense");
+    *out_ms = (double)s * 1000.0 + floor((double)us / 1000.0);
+    return 0;
+}
+
+static void members_add(
+    struct members *m, const redisReply *name, const redisReply *score, double now_ms)
+{
+    const size_t prefix = strlen(MEMBER_PREFIX);
+    double till_ms = 0.0;
+    if (name->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
+        !str_starts(name->str, MEMBER_PREFIX))
+        return;
+    bool sane = strlen(name->str) == name->len && key_check(name->str + prefix, NULL) == 0 &&
+                str_to_double(score->str, &till_ms) == 0;
+    if (!sane)
+        m->malformed++;
+    else if (till_ms > now_ms)
+        m->member[m->n++] =
+            (struct member){ .key = name->str + prefix, .left_ms = (int64_t)(till_ms - now_ms) };
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct member *)a)->key, ((const struct member *)b)->key);
+}
+
+static void members_read(struct members *m, const redisReply *index, double now_ms)
+{
+    m->member = mem_calloc(index->elements / 2 + 1, sizeof *m->member);
+    for (size_t i = 0; i + 1 < index->elements; i += 2)
+        members_add(m, index->element[i], index->element[i + 1], now_ms);
+    qsort(m->member, m->n, sizeof *m->member, by_key);
+}
+
+static int append_mget(struct kv *kv, const struct member *member, size_t n, struct err *e)
+{
+    cleanup_free char *names = mem_alloc(n * NAME_SIZE);
+    cleanup_free struct kv_arg *args = mem_calloc(n + 1, sizeof *args);
+    args[0] = kv_text("MGET");
+    for (size_t i = 0; i < n; i++) {
+        char *name = names + i * NAME_SIZE;
+        (void)str_format(name, NAME_SIZE, VALUE_PREFIX "%s", member[i].key);
+        args[i + 1] = kv_text(name);
+    }
+    return kv_append(kv, (struct kv_args){ .arg = args, .n = n + 1 }, e);
+}
+
+static size_t part(const struct members *m, size_t from)
+{
+    return m->n - from < MGET_MAX ? m->n - from : MGET_MAX;
+}
+
+static int read_values(
+    struct kv *kv, const struct members *m, int64_t now_ns, struct overlays *out, struct err *e)
+{
+    for (size_t at = 0; at < m->n; at += MGET_MAX)
+        if (append_mget(kv, &m->member[at], part(m, at), e) < 0)
+            return -1;
+    for (size_t at = 0; at < m->n; at += MGET_MAX) {
+        cleanup_reply redisReply *r = NULL;
+        size_t n = part(m, at);
+        if (take(kv, REDIS_REPLY_ARRAY, &r, e) < 0)
+            return -1;
+        if (r->elements != n)
+            return err_set(e, ERR_INTERNAL, "redis: MGET answered too few values");
+        for (size_t i = 0; i < n; i++) {
+            const struct member *one = &m->member[at + i];
+            overlays_add(out, one->key, r->element[i], now_ns + one->left_ms * NS_PER_MS);
+        }
+    }
+    return 0;
+}
+
+int staging_list(struct kv *kv, struct overlays *out, struct err *e)
+{
+    cleanup_reply redisReply *time = NULL;
+    cleanup_reply redisReply *index = NULL;
+    cleanup_members struct members m = { .member = NULL, .n = 0, .malformed = 0 };
+    cleanup_overlays struct overlays found = OVERLAYS_INIT;
+    double redis_ms = 0.0;
+    if (kv_append(kv, KV_ARGS(kv_text("TIME")), e) < 0 ||
+        kv_append(kv,
+            KV_ARGS(kv_text("ZRANGE"), kv_text(INDEX), kv_text(MEMBERS_MAX), kv_text("-1"),
+                kv_text("WITHSCORES")),
+            e) < 0 ||
+        take(kv, REDIS_REPLY_ARRAY, &time, e) < 0 || take(kv, REDIS_REPLY_ARRAY, &index, e) < 0)
+        return -1;
+    int64_t now_ns = clock_mono_ns();
+    if (read_time(time, &redis_ms, e) < 0)
+        return -1;
+    members_read(&m, index, redis_ms);
+    overlays_room(&found, m.n);
+    found.malformed = m.malformed;
+    if (read_values(kv, &m, now_ns, &found, e) < 0)
+        return -1;
+    *out = found;
+    found = (struct overlays)OVERLAYS_INIT;
+    return 0;
+}
+
+int changes_publish(struct kv *kv, const char *machine_id, struct err *e)
+{
+    cleanup_reply redisReply *r = NULL;
+    return kv_command(
+        kv, KV_ARGS(kv_text("PUBLISH"), kv_text(CHANGES_CHANNEL), kv_text(machine_id)), &r, e);
+}

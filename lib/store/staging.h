@@ -3,8 +3,8 @@
 #define WB_STAGING_H
 
 /* The overlay in Redis: wb:1:staging:<key> with a TTL of 60 s, its member "staging:<key>" in the index
- * wb:1:live (score = expiry by Redis' clock, milliseconds), and wb:1:ended:<key>, which refuses late
- * reports of an ended copy for 60 s. Every write is one script that compares what is stored with what
+ * wb:1:live (score = expiry by Redis' clock, milliseconds), and wb:1:ended:<key>, a sorted set of
+ * the senders whose late reports are refused (score = until when, 60 s after their copy ended). Every write is one script that compares what is stored with what
  * its writer saw, so that merging a report stays a pure function (model/overlay.h). Contract sections 2
  * and 5. Errors are those of kv.h. */
 #include <stdbool.h>
@@ -32,7 +32,8 @@ void overlays_free(struct overlays *o);
 
 /* Stores a report. *fate as model/overlay.h (never REPORT_CONFLICT); a report that comes within 60 s
  * after the end of its own session or claim is ERR_CONFLICT, and so is one that conflicts with another
- * live sender. */
+ * live sender. ERR_INVALID when the merged overlay is not sane, ERR_TOO_LARGE when it is over OVERLAY_VALUE_MAX
+ * bytes. */
 int staging_report(struct kv *kv, const char *key, const struct report *r, enum report_fate *fate,
     struct err *e) WARN_UNUSED;
 
@@ -40,7 +41,12 @@ int staging_report(struct kv *kv, const char *key, const struct report *r, enum 
  * Idempotent. */
 int staging_end(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
 
-/* The live overlay of one key: 1 when there is none. *out has one element. */
+/* Removes the overlay and refuses nobody: for a load that left the state staging and may come back to
+ * it, and for a new claim. Idempotent. */
+int staging_forget(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
+
+/* The live overlay of one key: 1 when there is none (*out then only counts a malformed value). *out
+ * has one element. */
 int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err *e) WARN_UNUSED;
 
 /* All live overlays, in key order: index and one MGET. */
