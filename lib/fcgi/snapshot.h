@@ -34,7 +34,7 @@ struct snapshot_head {
 struct snapshot {
     const struct snapshot_head *head;
     const char *body;
-    const void *state;
+    const void *state; /* aligned to 8 bytes */
     size_t map_size;
     atomic_int refs;
 };

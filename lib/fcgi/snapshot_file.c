@@ -1,3 +1,173 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/snapshot_internal.h"
 
-typedef int stub_to_be_written;
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+/* head, body, padding, state: what a successor reads of the state may need alignment. */
+enum { PARTS = 4, STATE_ALIGN = 8 };
+#define ORPHAN_US (60 * US_PER_S)
+
+static size_t padding(uint64_t body_size)
+{
+    return (size_t)(-body_size % STATE_ALIGN);
+}
+
+static int file_path(const struct snapshots *s, uint64_t ticket, char out[PATH_MAX])
+{
+    return str_format(out, PATH_MAX, "%s/%s%" PRIu64, s->dir, s->prefix, ticket);
+}
+
+/* All of iov, whatever pieces write(2) takes it in. */
+static int write_all(int fd, struct iovec iov[PARTS])
+{
+    for (int i = 0; i < PARTS;) {
+        if (iov[i].iov_len == 0) {
+            i++;
+            continue;
+        }
+        ssize_t n = writev(fd, &iov[i], PARTS - i);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1;
+        for (size_t left = (size_t)n; left > 0;) {
+            size_t step = left < iov[i].iov_len ? left : iov[i].iov_len;
+            iov[i].iov_base = (char *)iov[i].iov_base + step;
+            iov[i].iov_len -= step;
+            left -= step;
+            if (iov[i].iov_len == 0)
+                i++;
+        }
+    }
+    return 0;
+}
+
+static void *unconst(const void *p)
+{
+    return (void *)(uintptr_t)p; /* struct iovec serves reads too */
+}
+
+static int write_file(const char *path, const struct snapshot_head *head,
+    const struct snapshot_parts *parts, struct err *e)
+{
+    /* A file that is there is a stranger's: it may be mapped, so it is unlinked and not rewritten. */
+    if (unlink(path) != 0 && errno != ENOENT)
+        return err_errno(e, ERR_UNAVAILABLE, "unlink %s", path);
+    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    if (fd < 0)
+        return err_errno(e, ERR_UNAVAILABLE, "create %s", path);
+    static const char PAD[STATE_ALIGN];
+    struct iovec iov[PARTS] = {
+        { .iov_base = unconst(head), .iov_len = sizeof(*head) },
+        { .iov_base = unconst(parts->body), .iov_len = parts->body_size },
+        { .iov_base = unconst(PAD), .iov_len = padding(parts->body_size) },
+        { .iov_base = unconst(parts->state), .iov_len = parts->state_size },
+    };
+    if (fchmod(fd, 0640) != 0 || write_all(fd, iov) != 0 || close(STEAL_FD(fd)) != 0)
+        return err_errno(e, ERR_UNAVAILABLE, "write %s", path);
+    return 0;
+}
+
+int snapshot_file_write(const struct snapshots *s, uint64_t ticket,
+    const struct snapshot_head *head, const struct snapshot_parts *parts, struct err *e)
+{
+    char path[PATH_MAX];
+    if (file_path(s, ticket, path) != 0)
+        return err_set(e, ERR_UNAVAILABLE, "path too long: %s", s->dir);
+    int rc = write_file(path, head, parts, e);
+    if (rc != 0)
+        unlink(path);
+    return rc;
+}
+
+static bool head_fits(
+    const struct snapshots *s, const struct snapshot_head *h, uint64_t ticket, size_t file_size)
+{
+    size_t rest = file_size - sizeof(*h);
+    return h->magic == s->magic && h->ticket == ticket && h->body_size <= rest &&
+           h->state_size == rest - h->body_size && h->etag[SNAPSHOT_ETAG_SIZE - 1] == '\0' &&
+           h->degraded[SNAPSHOT_DEGRADED_SIZE - 1] == '\0';
+}
+
+int snapshot_file_map(const struct snapshots *s, uint64_t ticket, struct snapshot **out)
+{
+    char path[PATH_MAX];
+    if (file_path(s, ticket, path) != 0)
+        return 1;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+        st.st_size < (off_t)sizeof(struct snapshot_head))
+        return 1;
+    size_t size = (size_t)st.st_size;
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (map == MAP_FAILED)
+        return 1;
+    const struct snapshot_head *head = map;
+    if (!head_fits(s, head, ticket, size)) {
+        munmap(map, size);
+        return 1;
+    }
+    struct snapshot *snap = mem_calloc(1, sizeof(*snap));
+    snap->head = head;
+    snap->body = (const char *)(head + 1);
+    snap->state = snap->body + head->body_size + padding(head->body_size);
+    snap->map_size = size;
+    atomic_init(&snap->refs, 1);
+    *out = snap;
+    return 0;
+}
+
+void snapshot_file_unlink(const struct snapshots *s, uint64_t ticket)
+{
+    char path[PATH_MAX];
+    if (ticket != 0 && file_path(s, ticket, path) == 0)
+        unlink(path);
+}
+
+/* Published tickets only grow, so what is below the current one either had its successor or was never
+ * published. What is above may be being written and is left. */
+static bool is_left_over(
+    const struct snapshots *s, const char *name, const struct stat *st, uint64_t current)
+{
+    size_t prefix_len = strlen(s->prefix);
+    if (strncmp(name, s->prefix, prefix_len) == 0) {
+        int64_t ticket = 0;
+        return str_to_i64(name + prefix_len, 1, INT64_MAX, &ticket) == 0 &&
+               (uint64_t)ticket < current;
+    }
+    /* Another mapping's: of a boot before this one, or of a generation that is being replaced. Those
+     * who still use that can make a new one. */
+    int64_t written_us = st->st_mtim.tv_sec * US_PER_S + st->st_mtim.tv_nsec / 1000;
+    return strncmp(name, s->prefix, s->family_len) == 0 && clock_wall_us() - written_us > ORPHAN_US;
+}
+
+static void cleanup_dir_(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
+
+void snapshot_file_clean(const struct snapshots *s, uint64_t current)
+{
+    __attribute__((cleanup(cleanup_dir_))) DIR *dir = opendir(s->dir);
+    if (!dir)
+        return;
+    for (const struct dirent *d = readdir(dir); d; d = readdir(dir)) {
+        struct stat st;
+        if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            is_left_over(s, d->d_name, &st, current))
+            unlinkat(dirfd(dir), d->d_name, 0);
+    }
+}
