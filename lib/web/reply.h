@@ -23,15 +23,17 @@ struct web_reply {
     char degraded[24]; /* X-Degraded or "" */
     char allow[64];
     const char *type;
+    bool revalidate; /* the answer to a GET: no-cache; any other is no-store */
 };
 
 void reply_init(struct web_reply *r);
 void reply_fini(struct web_reply *r);
 
-void reply_json(struct web_reply *r, json_object *o);     /* 200; consumes o */
-void reply_created(struct web_reply *r, json_object *o);  /* 201; consumes o */
-void reply_accepted(struct web_reply *r, json_object *o); /* 202; consumes o */
-void reply_none(struct web_reply *r);                     /* 204 */
+void reply_json(struct web_reply *r, json_object *o);        /* 200; consumes o */
+void reply_created(struct web_reply *r, json_object *o);     /* 201; consumes o */
+void reply_accepted(struct web_reply *r, json_object *o);    /* 202; consumes o */
+void reply_none(struct web_reply *r);                        /* 204 */
+void reply_unavailable(struct web_reply *r, json_object *o); /* 503; consumes o */
 void reply_text(
     struct web_reply *r, const char *type, struct buf *text); /* 200; takes text's bytes */
 
@@ -44,7 +46,14 @@ void reply_degraded(struct web_reply *r, const char *stores);
 void reply_error(struct web_reply *r, const struct err *e, const char *request_id);
 int reply_status_of(enum err_code code);
 
-/* CGI header lines for the reply: status, type, length, ETag, cache, security, request id. */
+/* The last step of a GET or HEAD that went well: tagged gives the body a strong ETag unless it has
+ * one; a matching If-None-Match (NULL: none) makes it 304 without a body. */
+void reply_revalidate(struct web_reply *r, bool tagged, const char *if_none_match);
+
+/* The bytes of the body, borrowed from r; never NULL. */
+const char *reply_body(const struct web_reply *r, size_t *size);
+
+/* CGI header lines and the empty line for the reply: status, type, length, ETag, cache, request id. */
 void reply_head(const struct web_reply *r, const char *request_id, struct buf *out);
 
 /* True when an If-None-Match header (RFC 9110 13.1.2: list, weak compare, *) matches etag. */
