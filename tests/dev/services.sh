@@ -1,0 +1,293 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Part of ./dev: where services keep their things, how they start and stop. A process belongs to a service
+# if its working folder is the service's own and its program is the right one: that finds workers whose
+# parent was killed, and never takes a reused process number for ours.
+
+# Sets RUN, PG_DATA, PG_SOCKETS, REDIS_SOCKET. Unix socket paths have at most 107 bytes, and [runtime] dir 80.
+find_places() {
+    local hash
+    hash=$(printf %s "$VAR" | sha256sum)
+    hash=${hash:0:12}
+    RUN=$VAR/run
+    ((${#RUN} <= 80)) || RUN=/tmp/wb-run-$(id -u)-$hash
+    REDIS_SOCKET=$RUN/redis.sock
+    PG_ELSEWHERE=/var/tmp/weighbridge-$(id -u)-$hash
+    PG_DATA=$(readlink -f "$VAR/pg" 2>/dev/null || printf %s "$VAR/pg")
+    PG_SOCKETS=$RUN/pg
+    [[ $PG_DATA == "$VAR/pg" ]] || PG_SOCKETS=$PG_ELSEWHERE/sock
+}
+
+PG_AS=()
+((EUID == 0)) && PG_AS=(setpriv --reuid=postgres --regid=postgres --init-groups --)
+
+own_folder() { # a folder that is ours and nobody else's, though its parent is open to all
+    mkdir -p "$1"
+    [[ -O $1 && ! -L $1 ]] || die "$1 belongs to somebody else"
+}
+
+make_var() {
+    find_places
+    mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations"
+    own_folder "$RUN"
+    [[ $RUN == "$VAR/run" || -e $VAR/run ]] || ln -s "$RUN" "$VAR/run"
+    make_pg_folders
+    make_tokens
+    make_ini
+}
+
+# Postgres refuses to run as root, and its own user may not reach our folder (/root, a mktemp -d).
+make_pg_folders() {
+    if [[ ! -e $VAR/pg && ! -L $VAR/pg ]]; then
+        if ((EUID == 0)) && ! "${PG_AS[@]}" test -x "$VAR"; then
+            own_folder "$PG_ELSEWHERE"
+            ln -s "$PG_ELSEWHERE/pg" "$VAR/pg"
+        fi
+    fi
+    # A link whose target was cleared away counts as a new one.
+    [[ -L $VAR/pg ]] && mkdir -p "$PG_ELSEWHERE"
+    find_places
+    if ((EUID == 0)); then
+        [[ -d $PG_SOCKETS ]] || install -d -m 0700 -o postgres -g postgres "$PG_SOCKETS"
+    else
+        [[ -d $PG_SOCKETS ]] || mkdir -m 0700 "$PG_SOCKETS"
+    fi
+}
+
+make_tokens() {
+    local role token lines=()
+    [[ -s $VAR/tokens ]] && return
+    for role in admin worker viewer; do
+        token=$(openssl rand -hex 24)
+        (umask 077 && printf '%s\n' "$token" >"$VAR/$role.token")
+        lines+=("$(printf %s "$token" | sha256sum | cut -d' ' -f1) $role $role")
+    done
+    (umask 077 && printf '%s\n' "${lines[@]}" >"$VAR/tokens.new")
+    mv "$VAR/tokens.new" "$VAR/tokens"
+}
+
+make_ini() {
+    [[ -s $INI ]] && return
+    (umask 077 && cat >"$INI.new") <<TEXT
+# Made once by ./dev; yours to change.
+[db]
+url = $(pg_url)
+[redis]
+url = unix:$REDIS_SOCKET
+[auth]
+token_file = $VAR/tokens
+[runtime]
+dir = $RUN
+[operations]
+workers = 2
+TEXT
+    mv "$INI.new" "$INI"
+}
+
+uri() { jq -rn --arg x "$1" '$x | @uri'; }
+pg_url() { printf 'postgresql:///weighbridge?host=%s&user=weighbridge' "$(uri "$PG_SOCKETS")"; }
+
+# The port it runs on, else the one that is asked for.
+port() {
+    if [[ ${WB_DEV_PORT:-} ]]; then
+        echo "$WB_DEV_PORT"
+    elif [[ -s $VAR/port ]]; then
+        cat "$VAR/port"
+    else
+        echo 8080
+    fi
+}
+
+pg_program() {
+    local found
+    found=$(find /usr/lib/postgresql -maxdepth 3 -path "*/bin/$1" 2>/dev/null | sort -V | tail -n 1)
+    [[ $found ]] || found=$(command -v "$1") || die "there is no $1; is Postgres installed?"
+    printf %s "$found"
+}
+
+home_of() {
+    case $1 in
+        postgres) printf %s "$PG_DATA" ;;
+        *) readlink -f "$VAR/$1" || printf %s "$VAR/$1" ;;
+    esac
+}
+
+# Process numbers of a service, one a line.
+service_pids() {
+    local name=$1 home link pid program comm
+    case $name in
+        redis) program=redis-server ;;
+        operations) program=weighbridge-operations ;;
+        *) program=$name ;;
+    esac
+    home=$(home_of "$name" | sed 's/[][*?\\]/\\&/g')
+    { find /proc/[0-9]*/cwd -maxdepth 0 \( -lname "$home" -o -lname "$home (deleted)" \) 2>/dev/null || true; } |
+        while IFS= read -r link; do
+            pid=${link#/proc/}
+            pid=${pid%/cwd}
+            { IFS= read -r comm <"/proc/$pid/comm"; } 2>/dev/null || continue
+            link=$(readlink "/proc/$pid/exe" 2>/dev/null) || link=
+            link=${link% (deleted)}
+            [[ $comm == "${program:0:15}" || ${link##*/} == "$program" ]] && printf '%s\n' "$pid"
+        done || true
+}
+
+# The process we started, if it lives.
+leader() {
+    local pid
+    { IFS= read -r pid <"$VAR/log/$1.pid"; } 2>/dev/null || return 1
+    service_pids "$1" | grep -qxF -- "$pid" || return 1
+    printf '%s\n' "$pid"
+}
+
+signal() { # signal NAME "pids": those that have gone meanwhile do not matter
+    local pid
+    for pid in $2; do kill -"$1" "$pid" 2>/dev/null || true; done
+}
+
+# launch NAME COMMAND...: detached, in the service's folder, with none of our descriptors.
+launch() {
+    local name=$1
+    shift
+    rm -f "$VAR/log/$name.pid"
+    (
+        cd "$(home_of "$name")" || exit
+        exec </dev/null >>"$VAR/log/$name.log" 2>&1
+        for fd in /proc/"$BASHPID"/fd/*; do
+            fd=${fd##*/}
+            ((fd <= 2)) || eval "exec $fd>&-"
+        done
+        # shellcheck disable=SC2016
+        exec setsid --fork env --default-signal sh -c 'echo $$ >"$0" && exec "$@"' "$VAR/log/$name.pid" "$@"
+    )
+}
+
+# wait_until NAME SECONDS CHECK...: fails early when the service's process has gone.
+wait_until() {
+    local name=$1 end=$((SECONDS + $2)) pid
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        { IFS= read -r pid <"$VAR/log/$name.pid"; } 2>/dev/null || pid=
+        [[ ! $pid || $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) == [^ZX]* ]] || break
+        ((SECONDS < end)) || break
+        sleep 0.05
+    done
+    "$@" >/dev/null 2>&1 && return
+    tail -n 15 "$VAR/log/$name.log" >&2 || true
+    die "$name did not start; its log is $VAR/log/$name.log"
+}
+
+start_service() {
+    local name=$1 left
+    if leader "$name" >/dev/null; then
+        signal CONT "$(service_pids "$name")"
+        return
+    fi
+    # Whoever survived a killed parent holds sockets or shared memory.
+    left=$(service_pids "$name")
+    signal KILL "$left"
+    wait_gone "$name" 10 || die "$name: these cannot be ended: $(service_pids "$name")"
+    "start_$name"
+}
+
+wait_gone() {
+    local end=$((SECONDS + $2))
+    while [[ $(service_pids "$1") ]]; do
+        ((SECONDS < end)) || return 1
+        sleep 0.05
+    done
+}
+
+stop_service() {
+    local name=$1 pid pids
+    pids=$(service_pids "$name")
+    [[ $pids ]] || return 0
+    signal CONT "$pids"
+    if pid=$(leader "$name"); then
+        # Postgres: INT ends its clients' sessions, TERM would wait for them.
+        if [[ $name == postgres ]]; then signal INT "$pid"; else signal TERM "$pid"; fi
+        wait_gone "$name" 10 && return
+        say "$name does not stop; killing it"
+    fi
+    signal KILL "$(service_pids "$name")"
+    wait_gone "$name" 10 || die "$name: these cannot be ended: $(service_pids "$name")"
+}
+
+start_postgres() {
+    local initdb postgres options=()
+    initdb=$(pg_program initdb)
+    postgres=$(pg_program postgres)
+    if [[ ! -s $PG_DATA/PG_VERSION ]]; then
+        rm -rf "$PG_DATA" "$PG_DATA.new"
+        if ((EUID == 0)); then install -d -m 0700 -o postgres -g postgres "$PG_DATA.new"; else mkdir -m 0700 "$PG_DATA.new"; fi
+        (cd / && "${PG_AS[@]}" "$initdb" -D "$PG_DATA.new" -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-instructions \
+            ${WB_DEV_FAST:+--no-sync}) >>"$VAR/log/postgres.log" 2>&1 || die "initdb failed; see $VAR/log/postgres.log"
+        mv "$PG_DATA.new" "$PG_DATA"
+    fi
+    # No process works in this folder, so a lock file is a dead one's; Postgres would take a zombie for alive.
+    rm -f "$PG_DATA/postmaster.pid"
+    [[ ${WB_DEV_FAST:-} ]] && options=(-c fsync=off -c full_page_writes=off -c synchronous_commit=off)
+    launch postgres "${PG_AS[@]}" "$postgres" -D "$PG_DATA" -c listen_addresses= -c unix_socket_directories="$PG_SOCKETS" \
+        -c port=5432 -c max_connections=100 -c logging_collector=off "${options[@]}"
+    wait_until postgres 60 pg_answers
+    make_database
+}
+
+pg_answers() { PGCONNECT_TIMEOUT=2 psql -h "$PG_SOCKETS" -U postgres -d postgres -XAtqc 'select 1'; }
+
+make_database() {
+    psql -h "$PG_SOCKETS" -U postgres -d postgres -XAtq -v ON_ERROR_STOP=1 >>"$VAR/log/postgres.log" 2>&1 <<'SQL' || die "cannot make the database"
+select 'create role weighbridge login createdb' where not exists (select from pg_roles where rolname = 'weighbridge') \gexec
+select 'create database weighbridge owner weighbridge' where not exists (select from pg_database where datname = 'weighbridge') \gexec
+SQL
+}
+
+start_redis() {
+    launch redis redis-server --port 0 --unixsocket "$REDIS_SOCKET" --unixsocketperm 700 --dir "$(home_of redis)" \
+        --save '' --appendonly no --daemonize no --loglevel notice
+    wait_until redis 20 redis_answers
+}
+
+redis_answers() { [[ $(timeout 2 redis-cli -s "$REDIS_SOCKET" ping) == PONG ]]; }
+
+migrate() {
+    "$BUILD/weighbridge-migrate" --config "$INI" --sql "$ROOT/sql" >>"$VAR/log/migrate.log" 2>&1 ||
+        {
+            tail -n 5 "$VAR/log/migrate.log" >&2
+            die "migrating failed; see $VAR/log/migrate.log"
+        }
+}
+
+start_operations() {
+    # An outage can be tried out with Postgres away; then there is nothing to migrate either.
+    if leader postgres >/dev/null && timeout 3 psql "$(pg_url)" -XAtqc 'select 1' >/dev/null 2>&1; then migrate; fi
+    launch operations "$BUILD/weighbridge-operations" --config "$INI"
+    wait_until operations 20 operations_answers
+}
+
+# Through nginx if that runs, else: does it listen?
+operations_answers() {
+    if leader nginx >/dev/null && [[ $(sed 's/.*) //' "/proc/$(leader nginx)/stat") != T* ]]; then
+        healthy
+    else
+        awk -v path="$RUN/operations.sock" '$8 == path && $4 == "00010000" { found = 1 } END { exit !found }' /proc/net/unix
+    fi
+}
+
+healthy() { [[ $(curl -s -o /dev/null -m 2 -w '%{http_code}' "http://127.0.0.1:$(port)/healthz") == 200 ]]; }
+
+start_nginx() {
+    local user=
+    port >"$VAR/port.new"
+    mv "$VAR/port.new" "$VAR/port"
+    ((EUID == 0)) && user='user root;'
+    cp "$ROOT"/nginx/*.conf "$VAR/nginx/"
+    sed -e "s|@USER@|$user|" -e "s|@WORKERS@|${WB_DEV_NGINX_WORKERS:-2}|" -e "s|@PORT@|$(port)|" \
+        "$ROOT/nginx/dev.conf.in" >"$VAR/nginx/nginx.conf"
+    sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge.conf"
+    mkdir -p "$VAR/nginx/tmp"
+    launch nginx nginx -p "$(home_of nginx)/" -c nginx.conf -e error.log -g 'daemon off;'
+    wait_until nginx 20 nginx_answers
+}
+
+nginx_answers() { curl -s -o /dev/null -m 2 "http://127.0.0.1:$(port)/nothing-here" && leader nginx; }
