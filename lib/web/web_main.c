@@ -1,3 +1,292 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "web/web_main.h"
 
-typedef int stub_to_be_written;
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/breaker.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "base/stop.h"
+#include "base/str.h"
+#include "config.h"
+#include "fcgi/fcgi_set.h"
+#include "fcgi/listener.h"
+#include "fcgi/supervisor.h"
+#include "web/web_options.h"
+#include "web/web_serve.h"
+
+enum { HANDOVER_MS = 5000, READY_MS = 10000, STOP_MS = 15000, EXIT_USAGE = 2 };
+
+/* What every way of running begins with. */
+struct process {
+    const struct web_app *app;
+    const struct web_options *options;
+    struct conf conf;
+    struct auth *auth;
+    struct shared *shared; /* NULL: none */
+    char name[64];
+};
+
+static void process_fini(struct process *p)
+{
+    auth_free(p->auth);
+    conf_free(&p->conf);
+}
+#define cleanup_process __attribute__((cleanup(process_fini)))
+
+static int fail(const struct process *p, const struct err *e)
+{
+    (void)fprintf(stderr, "%s: %s\n", p->name, e->msg);
+    return EXIT_FAILURE;
+}
+
+/* Configuration and tokens: what --check looks at. */
+static int load(struct process *p, struct err *e)
+{
+    enum log_level level = LOG_INFO;
+    if (conf_load(&p->conf, p->options->config, e) < 0)
+        return -1;
+    if (log_level_parse(p->conf.runtime_log_level, &level) < 0)
+        return err_set(e, ERR_INVALID, "[runtime] log_level: must be error, warn, info or debug");
+    log_setup(p->name, level);
+    if (!str_empty(p->conf.redis_url) && kv_url_check(p->conf.redis_url, e) < 0)
+        return err_wrap(e, "[redis] url");
+    return auth_load(&p->conf, &p->auth, e);
+}
+
+static void attach_metrics(struct shared *shared)
+{
+    if (metrics_size() <= sizeof(shared->metrics))
+        metrics_attach(shared->metrics);
+}
+
+/* Without the mapping each request asks the stores itself: slower, and no less right. */
+static void map_shared(struct process *p)
+{
+    struct err e = ERR_INIT;
+    if (mkdir(p->conf.runtime_dir, 0755) < 0 && errno != EEXIST)
+        log_warn(LOG_MSG("cannot make the runtime folder"), LOG_S("path", p->conf.runtime_dir));
+    if (shared_map(p->conf.runtime_dir, p->app->name, &p->shared, &e) < 0) {
+        log_warn(LOG_MSG("no shared memory"), LOG_S("error", e.msg));
+        p->shared = NULL;
+        return;
+    }
+    attach_metrics(p->shared);
+}
+
+/* A CGI process often runs as another user: it joins the service's mapping, but never makes one. */
+static void join_shared(struct process *p)
+{
+    char path[256];
+    struct err e = ERR_INIT;
+    if (str_format(path, sizeof(path), "%s/%s.shared", p->conf.runtime_dir, p->app->name) < 0 ||
+        access(path, R_OK | W_OK) < 0)
+        return;
+    if (shared_map(p->conf.runtime_dir, p->app->name, &p->shared, &e) < 0) {
+        log_debug(LOG_MSG("no shared memory"), LOG_S("error", e.msg));
+        p->shared = NULL;
+        return;
+    }
+    attach_metrics(p->shared);
+}
+
+/* Memory holds tokens' hashes and the stores' passwords: it must not get into a core file. */
+static void keep_secrets(void)
+{
+    const char *dumpable = getenv("WEIGHBRIDGE_DUMPABLE");
+    const struct rlimit none = { .rlim_cur = 0, .rlim_max = 0 };
+    if (dumpable != NULL && strcmp(dumpable, "1") == 0)
+        return;
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+/* The descriptor that tells the supervisor "ready", or -1. */
+static int ready_fd(void)
+{
+    int64_t fd = -1;
+    const char *text = getenv(SUPERVISOR_READY_ENV);
+    if (text == NULL || str_to_i64(text, 3, INT32_MAX, &fd) < 0)
+        return -1;
+    (void)unsetenv(SUPERVISOR_READY_ENV);
+    (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    return (int)fd;
+}
+
+static int serve_socket(struct process *p, struct web_server *server, struct err *e)
+{
+    const struct fcgi_set_options o = {
+        .listen_fd = STDIN_FILENO,
+        .threads = (int)p->conf.fcgi_threads,
+        .read_timeout_ms = p->conf.fcgi_read_timeout_ms,
+        .drain_ms = p->conf.fcgi_drain_ms,
+        .max_conns = p->conf.fcgi_max_conns,
+        .ready_fd = ready_fd(),
+        .handle = web_serve,
+        .ctx = server,
+    };
+    return fcgi_set_run(&o, e);
+}
+
+/* Starts the program's own part, serves, and stops it. */
+static int serve(struct process *p, struct web_context *context, struct err *e)
+{
+    const size_t threads = context->cgi ? 1 : (size_t)p->conf.fcgi_threads;
+    cleanup_web_server struct web_server server = { 0 };
+    void *data = NULL;
+    if (p->app->start != NULL && p->app->start(context, &data, e) < 0)
+        return -1;
+    web_server_init(&server, p->app, context, p->auth, threads);
+    server.app_data = data;
+    int rc = context->cgi ? fcgi_cgi_run(web_serve, &server, e) : serve_socket(p, &server, e);
+    if (p->app->stop != NULL)
+        p->app->stop(data);
+    return rc;
+}
+
+static int run_worker(struct process *p, bool cgi)
+{
+    struct err e = ERR_INIT;
+    struct breaker db_breaker;
+    struct breaker kv_breaker;
+    struct web_context context = {
+        .conf = &p->conf, .db_breaker = &db_breaker, .kv_breaker = &kv_breaker, .cgi = cgi
+    };
+    keep_secrets();
+    if (load(p, &e) < 0)
+        return fail(p, &e);
+    stop_block();
+    if (cgi)
+        join_shared(p);
+    else
+        map_shared(p);
+    context.shared = p->shared;
+    breaker_init(&db_breaker);
+    breaker_init(&kv_breaker);
+    int rc = serve(p, &context, &e);
+    breaker_fini(&db_breaker);
+    breaker_fini(&kv_breaker);
+    if (rc < 0)
+        log_error(LOG_MSG("cannot serve"), LOG_S("error", e.msg));
+    return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int socket_path(const struct process *p, char *dst, size_t size, struct err *e)
+{
+    const char *path = p->app->socket == NULL ? NULL : p->app->socket(&p->conf);
+    int rc = str_empty(path)
+                 ? str_format(dst, size, "%s/%s.sock", p->conf.runtime_dir, p->app->name)
+                 : str_copy(dst, size, path);
+    return rc < 0 ? err_set(e, ERR_INVALID, "the socket's path is too long") : 0;
+}
+
+static int supervise(struct process *p, struct listener *listener, char *name, struct err *e)
+{
+    char worker[] = "--worker";
+    char config[] = "--config";
+    cleanup_free char *path = p->options->config == NULL ? NULL : mem_strdup(p->options->config);
+    char *const argv[] = { name, worker, path == NULL ? NULL : config, path, NULL };
+    const struct supervisor_options o = {
+        .listener = listener,
+        .workers = (int)p->app->workers(&p->conf),
+        .argv = argv,
+        .ready_ms = READY_MS,
+        .stop_ms = STOP_MS,
+    };
+    return supervisor_run(&o, e);
+}
+
+/* What is wrong with the configuration is told here, before any worker would fail over it. */
+static int run_supervisor(struct process *p, char *name)
+{
+    char path[128];
+    struct err e = ERR_INIT;
+    cleanup_listener struct listener listener = LISTENER_INIT;
+    if (load(p, &e) < 0)
+        return fail(p, &e);
+    stop_block();
+    map_shared(p);
+    if (socket_path(p, path, sizeof(path), &e) < 0 ||
+        listener_open(&listener, path, p->conf.runtime_socket_group, HANDOVER_MS, &e) < 0 ||
+        supervise(p, &listener, name, &e) < 0)
+        return fail(p, &e);
+    return EXIT_SUCCESS;
+}
+
+static int print_text(const struct buf *text)
+{
+    const bool ok = fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0;
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int check(struct process *p)
+{
+    struct err e = ERR_INIT;
+    if (load(p, &e) < 0)
+        return fail(p, &e);
+    (void)puts("ok");
+    return EXIT_SUCCESS;
+}
+
+static int print_config(struct process *p)
+{
+    struct err e = ERR_INIT;
+    cleanup_buf struct buf text = BUF_INIT(1 << 20);
+    if (conf_load(&p->conf, p->options->config, &e) < 0)
+        return fail(p, &e);
+    conf_print(&p->conf, &text);
+    return print_text(&text);
+}
+
+static int print_manual(void)
+{
+    cleanup_buf struct buf text = BUF_INIT(1 << 20);
+    conf_markdown(&text);
+    return print_text(&text);
+}
+
+static int run(struct process *p, enum fcgi_start how, char *name)
+{
+    if (how == FCGI_START_CGI)
+        return run_worker(p, true);
+    if (how == FCGI_START_SOCKET || p->options->worker)
+        return run_worker(p, false);
+    return run_supervisor(p, name);
+}
+
+int web_main(const struct web_app *app, int argc, char **argv)
+{
+    const enum fcgi_start how = fcgi_how_started();
+    const struct web_options options =
+        how == FCGI_START_CGI ? web_options_cgi() : web_options_parse(argc, argv);
+    cleanup_process struct process p = { .app = app, .options = &options };
+    (void)str_format(p.name, sizeof(p.name), "weighbridge-%s", app->name);
+
+    switch (options.action) {
+    case WEB_RUN:
+        return run(&p, how, argv[0]);
+    case WEB_CHECK:
+        return check(&p);
+    case WEB_PRINT_CONFIG:
+        return print_config(&p);
+    case WEB_PRINT_MANUAL:
+        return print_manual();
+    case WEB_VERSION:
+        return printf("%s %s\n", p.name, PACKAGE_VERSION) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    case WEB_HELP:
+        web_options_help(app);
+        return EXIT_SUCCESS;
+    case WEB_USAGE:
+        break;
+    }
+    (void)fprintf(stderr, "Try '%s --help'.\n", p.name);
+    return EXIT_USAGE;
+}

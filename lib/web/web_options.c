@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "web/web_options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+
+#define USUAL_CONFIG SYSCONFDIR "/weighbridge/weighbridge.ini"
+
+static const char *usual_config(void)
+{
+    const char *path = getenv("WB_CONFIG");
+    if (!str_empty(path))
+        return path;
+    return access(USUAL_CONFIG, F_OK) == 0 ? USUAL_CONFIG : NULL;
+}
+
+struct web_options web_options_cgi(void)
+{
+    return (struct web_options){ .action = WEB_RUN, .config = usual_config(), .worker = false };
+}
+
+static void print_config(struct web_options *o, const char *form)
+{
+    if (form == NULL) {
+        o->action = WEB_PRINT_CONFIG;
+    } else if (strcmp(form, "markdown") == 0) {
+        o->action = WEB_PRINT_MANUAL;
+    } else {
+        (void)fprintf(stderr, "--print-config takes nothing or markdown\n");
+        o->action = WEB_USAGE;
+    }
+}
+
+struct web_options web_options_parse(int argc, char **argv)
+{
+    static const struct option OPTIONS[] = {
+        { "config", required_argument, NULL, 'c' },
+        { "check", no_argument, NULL, 't' },
+        { "print-config", optional_argument, NULL, 'p' },
+        { "version", no_argument, NULL, 'V' },
+        { "help", no_argument, NULL, 'h' },
+        { "worker", no_argument, NULL, 'w' },
+        { NULL, 0, NULL, 0 },
+    };
+    struct web_options o = web_options_cgi();
+    int c = 0;
+    optind = 1;
+    while (o.action != WEB_USAGE && (c = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+        switch (c) {
+        case 'c':
+            o.config = optarg;
+            break;
+        case 't':
+            o.action = WEB_CHECK;
+            break;
+        case 'p':
+            print_config(&o, optarg);
+            break;
+        case 'V':
+            o.action = WEB_VERSION;
+            break;
+        case 'h':
+            o.action = WEB_HELP;
+            break;
+        case 'w':
+            o.worker = true;
+            break;
+        default:
+            o.action = WEB_USAGE;
+        }
+    }
+    if (o.action != WEB_USAGE && optind < argc) {
+        (void)fprintf(stderr, "%s: unknown argument '%s'\n", argv[0], argv[optind]);
+        o.action = WEB_USAGE;
+    }
+    return o;
+}
+
+void web_options_help(const struct web_app *app)
+{
+    (void)printf(
+        "weighbridge-%s: %s\n\n"
+        "usage: weighbridge-%s [--config FILE]\n\n"
+        "  --config FILE             ini file (else $WB_CONFIG, else " USUAL_CONFIG ")\n"
+        "  --check                   look at configuration and token file, then leave\n"
+        "  --print-config            print the effective configuration\n"
+        "  --print-config=markdown   print what can be configured\n"
+        "  --version, --help\n\n"
+        "Started by hand or by an init system it makes its socket and runs its workers;\n"
+        "with a listening socket as descriptor 0 it is a worker; with a CGI environment it\n"
+        "answers one request. HUP starts a new generation of workers, TERM ends.\n",
+        app->name, app->summary, app->name);
+}
