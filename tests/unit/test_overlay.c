@@ -1,6 +1,588 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/str.h"
+#include "model/key.h"
+#include "model/overlay.h"
+#include "model/rfc3339.h"
+
+#define STAMP INT64_C(1796055243123456)
+#define TIME  "2026-11-30T16:14:03.123456Z"
+#define GIB   (INT64_C(1) << 30)
+#define MIB   (INT64_C(1) << 20)
+#define ONE   "1111111111111111"
+#define TWO   "2222222222222222"
+
+static struct overlay stored(void)
+{
+    return (struct overlay){ .key = "m",
+        .node_name = "node",
+        .file_name = "weights.gguf",
+        .speed = "310 MiB/s",
+        .message = "kept",
+        .started_at = "2026-11-30T16:00:00.000000Z",
+        .claim = "",
+        .session = "s-1",
+        .bytes_sent = 30,
+        .total_bytes = 100,
+        .file_index = 2,
+        .total_files = 4,
+        .progress = 32.5,
+        .stamp_us = STAMP - 1000 };
+}
+
+static struct report from(const char *session)
+{
+    struct report r = REPORT_INIT;
+    r.session = session;
+    r.stamp_us = STAMP;
+    return r;
+}
+
+/* The result of a report, with what it borrows from. */
+static struct overlay_scratch scratch;
+
+static struct overlay apply(
+    const struct overlay *old, const struct report *r, enum report_fate want)
+{
+    struct overlay out = { .key = "untouched" };
+    assert_int_equal(overlay_apply("m", old, r, &scratch, &out), want);
+    if (want == REPORT_APPLIED || want == REPORT_FIRST)
+        assert_string_equal(out.key, "m");
+    else
+        assert_string_equal(out.key, "untouched");
+    return out;
+}
+
+/* First reports */
+
+static void a_start_without_file_says_preparing(void **state)
+{
+    (void)state;
+    struct report r = from("s-1");
+    r.node_name = "node";
+    struct overlay o = apply(NULL, &r, REPORT_FIRST);
+    assert_string_equal(o.node_name, "node");
+    assert_string_equal(o.message, "Preparing to stage model files");
+    assert_string_equal(o.file_name, "");
+    assert_string_equal(o.speed, "");
+    assert_string_equal(o.session, "s-1");
+    assert_string_equal(o.claim, "");
+    assert_string_equal(o.started_at, TIME);
+    assert_int_equal(o.stamp_us, STAMP);
+    assert_int_equal(o.bytes_sent, 0);
+    assert_int_equal(o.total_bytes, 0);
+    assert_int_equal(o.file_index, 0);
+    assert_int_equal(o.total_files, 0);
+    assert_true(o.progress == 0.0);
+    assert_true(overlay_is_sane(&o));
+}
+
+static void a_report_with_neither_session_nor_claim_is_a_sender_too(void **state)
+{
+    (void)state;
+    struct report r = from(NULL);
+    struct overlay o = apply(NULL, &r, REPORT_FIRST);
+    assert_string_equal(o.session, "");
+    r.stamp_us++;
+    apply(&o, &r, REPORT_APPLIED);
+    r.session = "";
+    apply(&o, &r, REPORT_APPLIED);
+}
+
+static void an_unknown_time_leaves_started_at_empty(void **state)
+{
+    (void)state;
+    struct report r = from("s-1");
+    r.stamp_us = 0;
+    assert_string_equal(apply(NULL, &r, REPORT_FIRST).started_at, "");
+}
+
+/* Merging */
+
+static void progress_is_computed_here(void **state)
+{
+    (void)state;
+    struct report r = from("s-1");
+    r.file_name = "a";
+    r.bytes_sent = 50;
+    r.total_bytes = 100;
+    r.file_index = 3;
+    r.total_files = 4;
+    struct overlay o = apply(NULL, &r, REPORT_FIRST);
+    assert_true(o.progress == 62.5);
+    assert_int_equal(o.bytes_sent, 50);
+    assert_int_equal(o.total_bytes, 100);
+    assert_int_equal(o.file_index, 3);
+    assert_int_equal(o.total_files, 4);
+}
+
+static void a_missing_field_keeps_the_stored_one(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-1");
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_string_equal(o.node_name, "node");
+    assert_string_equal(o.file_name, "weights.gguf");
+    assert_string_equal(o.speed, "310 MiB/s");
+    assert_string_equal(o.started_at, old.started_at);
+    assert_int_equal(o.bytes_sent, 30);
+    assert_int_equal(o.total_bytes, 100);
+    assert_int_equal(o.file_index, 2);
+    assert_int_equal(o.total_files, 4);
+    assert_true(o.progress == 32.5);
+    assert_int_equal(o.stamp_us, STAMP);
+}
+
+static void an_empty_field_keeps_the_stored_one(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-1");
+    r.node_name = r.file_name = r.speed = r.message = "";
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_string_equal(o.node_name, "node");
+    assert_string_equal(o.file_name, "weights.gguf");
+    assert_string_equal(o.speed, "310 MiB/s");
+    assert_string_equal(o.message, "weights.gguf (30 B / 100 B, 310 MiB/s)");
+}
+
+static void given_fields_replace_stored_ones(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-1");
+    r.node_name = "other";
+    r.file_name = "b.bin";
+    r.speed = "1 MiB/s";
+    r.bytes_sent = 0;
+    r.total_bytes = 10;
+    r.file_index = 3;
+    r.total_files = 5;
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_string_equal(o.node_name, "other");
+    assert_string_equal(o.file_name, "b.bin");
+    assert_string_equal(o.speed, "1 MiB/s");
+    assert_int_equal(o.bytes_sent, 0);
+    assert_int_equal(o.total_bytes, 10);
+    assert_true(o.progress == 40.0);
+    assert_string_equal(o.message, "b.bin (0 B / 10 B, 1 MiB/s)");
+}
+
+static void a_given_message_is_taken_as_it_is(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-1");
+    r.message = "Verifying";
+    assert_string_equal(apply(&old, &r, REPORT_APPLIED).message, "Verifying");
+    assert_string_equal(apply(NULL, &r, REPORT_FIRST).message, "Verifying");
+}
+
+/* file-complete */
+
+static struct report file_complete(const char *session, int64_t index, int64_t total)
+{
+    struct report r = from(session);
+    r.file_complete = true;
+    r.file_index = index;
+    r.total_files = total;
+    return r;
+}
+
+static void a_complete_file_counts_whole_and_resets_the_byte_counters(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = file_complete("s-1", 3, 4);
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_true(o.progress == 75.0);
+    assert_int_equal(o.bytes_sent, 0);
+    assert_int_equal(o.total_bytes, 0);
+    assert_int_equal(o.file_index, 3);
+    assert_int_equal(o.total_files, 4);
+    assert_string_equal(o.speed, "");
+    assert_string_equal(o.message, "kept");
+    assert_string_equal(o.file_name, "weights.gguf");
+    assert_string_equal(o.node_name, "node");
+}
+
+static void a_complete_file_looks_at_the_file_numbers_only(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = file_complete("s-1", 3, 4);
+    r.node_name = r.file_name = r.speed = r.message = "no";
+    r.bytes_sent = r.total_bytes = 7;
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_int_equal(o.bytes_sent, 0);
+    assert_int_equal(o.total_bytes, 0);
+    assert_string_equal(o.speed, "");
+    assert_string_equal(o.message, "kept");
+    assert_string_equal(o.file_name, "weights.gguf");
+    assert_string_equal(o.node_name, "node");
+}
+
+static void a_complete_file_is_clamped(void **state)
+{
+    (void)state;
+    struct report r = file_complete("s-1", 9, 4);
+    assert_true(apply(NULL, &r, REPORT_FIRST).progress == 100.0);
+    r = file_complete("s-1", 1, 0);
+    assert_true(apply(NULL, &r, REPORT_FIRST).progress == 0.0);
+}
+
+static void a_complete_file_as_first_report_has_a_message(void **state)
+{
+    (void)state;
+    struct report r = file_complete("s-1", 1, 2);
+    struct overlay o = apply(NULL, &r, REPORT_FIRST);
+    assert_string_equal(o.message, "Preparing to stage model files");
+    assert_true(o.progress == 50.0);
+}
+
+static void a_complete_file_of_another_sender_conflicts(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = file_complete("s-2", 1, 2);
+    apply(&old, &r, REPORT_CONFLICT);
+}
+
+/* Senders */
+
+static void another_live_session_conflicts(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-2");
+    apply(&old, &r, REPORT_CONFLICT);
+    r.session = NULL;
+    apply(&old, &r, REPORT_CONFLICT);
+    old.session = "";
+    r.session = "s-1";
+    apply(&old, &r, REPORT_CONFLICT);
+}
+
+static void a_session_conflicts_with_a_live_claim(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    old.session = "";
+    old.claim = ONE;
+    struct report r = from("s-1");
+    apply(&old, &r, REPORT_CONFLICT);
+    r.session = NULL;
+    apply(&old, &r, REPORT_CONFLICT);
+    r.session = ONE; /* a session named like a claim is no claim */
+    apply(&old, &r, REPORT_CONFLICT);
+}
+
+static void assert_fresh_start(const struct overlay *o)
+{
+    assert_string_equal(o->claim, ONE);
+    assert_string_equal(o->session, "");
+    assert_string_equal(o->started_at, TIME);
+    assert_string_equal(o->node_name, "");
+    assert_string_equal(o->file_name, "");
+    assert_string_equal(o->speed, "");
+    assert_string_equal(o->message, "Preparing to stage model files");
+    assert_int_equal(o->bytes_sent, 0);
+    assert_int_equal(o->file_index, 0);
+    assert_true(o->progress == 0.0);
+}
+
+static void a_claim_replaces_a_session_and_keeps_nothing_of_it(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from(NULL);
+    r.claim = ONE;
+    struct overlay o = apply(&old, &r, REPORT_FIRST);
+    assert_fresh_start(&o);
+}
+
+static void a_claim_replaces_another_claim_whatever_its_stamp(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    old.session = "";
+    old.claim = TWO;
+    old.stamp_us = STAMP + 5000000;
+    struct report r = from(NULL);
+    r.claim = ONE;
+    struct overlay o = apply(&old, &r, REPORT_FIRST);
+    assert_fresh_start(&o);
+}
+
+static void a_claim_reports_on_as_itself(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    old.session = "";
+    old.claim = ONE;
+    struct report r = from(NULL);
+    r.claim = ONE;
+    assert_string_equal(apply(&old, &r, REPORT_APPLIED).node_name, "node");
+    r.session = "ignored beside a claim";
+    assert_string_equal(apply(&old, &r, REPORT_APPLIED).session, "");
+}
+
+/* Late reports */
+
+static void an_older_report_of_the_same_sender_is_outdated(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-1");
+    r.stamp_us = old.stamp_us - 1;
+    apply(&old, &r, REPORT_OUTDATED);
+    r.stamp_us = old.stamp_us;
+    apply(&old, &r, REPORT_APPLIED);
+}
+
+static void a_report_of_unknown_time_is_applied_and_keeps_the_stamp(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-1");
+    r.stamp_us = 0;
+    assert_int_equal(apply(&old, &r, REPORT_APPLIED).stamp_us, old.stamp_us);
+}
+
+/* Messages */
+
+static void assert_bytes(int64_t bytes, const char *want)
+{
+    char text[32];
+    overlay_bytes_text(text, bytes);
+    assert_string_equal(text, want);
+}
+
+static void bytes_have_one_digit_from_kib_on(void **state)
+{
+    (void)state;
+    assert_bytes(0, "0 B");
+    assert_bytes(512, "512 B");
+    assert_bytes(1023, "1023 B");
+    assert_bytes(1024, "1.0 KiB");
+    assert_bytes(1536, "1.5 KiB");
+    assert_bytes(310 * MIB, "310.0 MiB");
+    assert_bytes(1288490189, "1.2 GiB");
+    assert_bytes(GIB * 1024 * 3, "3.0 TiB");
+    assert_bytes(INT64_C(1) << 50, "1.0 PiB");
+    assert_bytes(INT64_MAX, "8.0 EiB");
+    assert_bytes(-7, "0 B");
+}
+
+static void bytes_never_read_1024_of_a_unit(void **state)
+{
+    (void)state;
+    assert_bytes(MIB - 1, "1.0 MiB");
+    assert_bytes(1023 * 1024, "1023.0 KiB");
+    assert_bytes(GIB - 1, "1.0 GiB");
+}
+
+static void assert_message(
+    const char *file, int64_t sent, int64_t total, const char *speed, const char *want)
+{
+    char text[OVERLAY_MESSAGE_MAX];
+    overlay_message(text, file, sent, total, speed);
+    assert_string_equal(text, want);
+}
+
+static void messages_read_as_the_contract_says(void **state)
+{
+    (void)state;
+    assert_message("weights.gguf", 1288490189, 4 * GIB, "310 MiB/s",
+        "weights.gguf (1.2 GiB / 4.0 GiB, 310 MiB/s)");
+    assert_message("weights.gguf", 5, 0, "310 MiB/s", "Staging weights.gguf");
+    assert_message("weights.gguf", 5, -1, NULL, "Staging weights.gguf");
+    assert_message("", 0, 0, "", "Preparing to stage model files");
+    assert_message(NULL, 5, 10, "1 B/s", "Preparing to stage model files");
+}
+
+static void a_message_without_speed_leaves_it_out(void **state)
+{
+    (void)state;
+    assert_message("a", 5, 10, "", "a (5 B / 10 B)");
+    assert_message("a", 5, 10, NULL, "a (5 B / 10 B)");
+}
+
+static void a_long_message_is_cut_at_a_whole_character(void **state)
+{
+    (void)state;
+    for (size_t shift = 0; shift < 4; shift++) {
+        char file[2048] = "xxxx";
+        for (size_t at = shift; at + 4 < sizeof(file); at += 4)
+            memcpy(file + at, "\xF0\x9F\x9A\x9A", 4);
+        char text[OVERLAY_MESSAGE_MAX];
+        overlay_message(text, file, 0, 0, "");
+        size_t size = strlen(text);
+        assert_true(size > OVERLAY_MESSAGE_MAX - 6 && size < OVERLAY_MESSAGE_MAX);
+        assert_true(str_utf8_valid(text, size));
+    }
+}
+
+/* Values that count */
+
+static void a_stored_value_is_sane(void **state)
+{
+    (void)state;
+    struct overlay o = stored();
+    assert_true(overlay_is_sane(&o));
+    o.session = "";
+    o.claim = ONE;
+    assert_true(overlay_is_sane(&o));
+    o.progress = 0;
+    assert_true(overlay_is_sane(&o));
+    o.progress = 100;
+    o.total_bytes = OVERLAY_NUMBER_MAX;
+    assert_true(overlay_is_sane(&o));
+}
+
+static void absurd_progress_is_not_sane(void **state)
+{
+    (void)state;
+    static const double BAD[] = { NAN, INFINITY, -INFINITY, -0.1, 100.1 };
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        struct overlay o = stored();
+        o.progress = BAD[i];
+        assert_false(overlay_is_sane(&o));
+    }
+}
+
+static void absurd_numbers_are_not_sane(void **state)
+{
+    (void)state;
+    static const int64_t BAD[] = { -1, INT64_MIN, OVERLAY_NUMBER_MAX + 1, INT64_MAX };
+    for (size_t i = 0; i < 5 * (sizeof BAD / sizeof BAD[0]); i++) {
+        struct overlay o = stored();
+        int64_t *const field[] = { &o.bytes_sent, &o.total_bytes, &o.file_index, &o.total_files,
+            &o.stamp_us };
+        *field[i % 5] = BAD[i / 5];
+        assert_false(overlay_is_sane(&o));
+    }
+}
+
+static void invalid_utf8_is_not_sane(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        struct overlay o = stored();
+        const char **const field[] = { &o.key, &o.node_name, &o.file_name, &o.speed, &o.message,
+            &o.started_at, &o.claim, &o.session };
+        *field[i] = "\xff";
+        if (i == 6)
+            o.session = "";
+        assert_false(overlay_is_sane(&o));
+    }
+}
+
+static void too_long_texts_are_not_sane(void **state)
+{
+    (void)state;
+    char text[OVERLAY_VALUE_MAX];
+    memset(text, 'x', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    for (size_t i = 0; i < 8; i++) {
+        struct overlay o = stored();
+        const char **const field[] = { &o.key, &o.node_name, &o.file_name, &o.speed, &o.message,
+            &o.started_at, &o.claim, &o.session };
+        *field[i] = text;
+        if (i == 6)
+            o.session = "";
+        assert_false(overlay_is_sane(&o));
+    }
+}
+
+static void a_value_of_two_senders_is_not_sane(void **state)
+{
+    (void)state;
+    struct overlay o = stored();
+    o.claim = ONE;
+    assert_false(overlay_is_sane(&o));
+}
+
+static void a_value_under_a_bad_key_is_not_sane(void **state)
+{
+    (void)state;
+    struct overlay o = stored();
+    o.key = "a/../b";
+    assert_false(overlay_is_sane(&o));
+    o.key = "";
+    assert_false(overlay_is_sane(&o));
+}
+
+/* Times */
+
+static void times_are_utc_with_microseconds(void **state)
+{
+    (void)state;
+    char text[RFC3339_SIZE];
+    rfc3339_us(text, STAMP);
+    assert_string_equal(text, TIME);
+    rfc3339_us(text, 1);
+    assert_string_equal(text, "1970-01-01T00:00:00.000001Z");
+    rfc3339_us(text, INT64_C(253402300799999999));
+    assert_string_equal(text, "9999-12-31T23:59:59.999999Z");
+}
+
+static void unset_and_absurd_times_are_empty(void **state)
+{
+    (void)state;
+    static const int64_t NONE[] = { 0, -1, INT64_MIN, INT64_MAX, INT64_C(253402300800000000) };
+    for (size_t i = 0; i < sizeof NONE / sizeof NONE[0]; i++) {
+        char text[RFC3339_SIZE] = "x";
+        rfc3339_us(text, NONE[i]);
+        assert_string_equal(text, "");
+    }
+}
 
 int main(void)
 {
-    return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_without_file_says_preparing),
+        cmocka_unit_test(a_report_with_neither_session_nor_claim_is_a_sender_too),
+        cmocka_unit_test(an_unknown_time_leaves_started_at_empty),
+        cmocka_unit_test(progress_is_computed_here),
+        cmocka_unit_test(a_missing_field_keeps_the_stored_one),
+        cmocka_unit_test(an_empty_field_keeps_the_stored_one),
+        cmocka_unit_test(given_fields_replace_stored_ones),
+        cmocka_unit_test(a_given_message_is_taken_as_it_is),
+        cmocka_unit_test(a_complete_file_counts_whole_and_resets_the_byte_counters),
+        cmocka_unit_test(a_complete_file_looks_at_the_file_numbers_only),
+        cmocka_unit_test(a_complete_file_is_clamped),
+        cmocka_unit_test(a_complete_file_as_first_report_has_a_message),
+        cmocka_unit_test(a_complete_file_of_another_sender_conflicts),
+        cmocka_unit_test(another_live_session_conflicts),
+        cmocka_unit_test(a_session_conflicts_with_a_live_claim),
+        cmocka_unit_test(a_claim_replaces_a_session_and_keeps_nothing_of_it),
+        cmocka_unit_test(a_claim_replaces_another_claim_whatever_its_stamp),
+        cmocka_unit_test(a_claim_reports_on_as_itself),
+        cmocka_unit_test(an_older_report_of_the_same_sender_is_outdated),
+        cmocka_unit_test(a_report_of_unknown_time_is_applied_and_keeps_the_stamp),
+        cmocka_unit_test(bytes_have_one_digit_from_kib_on),
+        cmocka_unit_test(bytes_never_read_1024_of_a_unit),
+        cmocka_unit_test(messages_read_as_the_contract_says),
+        cmocka_unit_test(a_message_without_speed_leaves_it_out),
+        cmocka_unit_test(a_long_message_is_cut_at_a_whole_character),
+        cmocka_unit_test(a_stored_value_is_sane),
+        cmocka_unit_test(absurd_progress_is_not_sane),
+        cmocka_unit_test(absurd_numbers_are_not_sane),
+        cmocka_unit_test(invalid_utf8_is_not_sane),
+        cmocka_unit_test(too_long_texts_are_not_sane),
+        cmocka_unit_test(a_value_of_two_senders_is_not_sane),
+        cmocka_unit_test(a_value_under_a_bad_key_is_not_sane),
+        cmocka_unit_test(times_are_utc_with_microseconds),
+        cmocka_unit_test(unset_and_absurd_times_are_empty),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
