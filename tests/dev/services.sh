@@ -224,8 +224,8 @@ start_postgres() {
             ${WB_DEV_FAST:+--no-sync}) >>"$VAR/log/postgres.log" 2>&1 || die "initdb failed; see $VAR/log/postgres.log"
         mv "$PG_DATA.new" "$PG_DATA"
     fi
-    # No process works in this folder, so a lock file is a dead one's; Postgres would take a zombie for alive.
-    rm -f "$PG_DATA/postmaster.pid"
+    # No process works in this folder, so lock files are a dead one's; Postgres would take a zombie for alive.
+    rm -f "$PG_DATA/postmaster.pid" "$PG_SOCKETS"/.s.PGSQL.5432{,.lock}
     [[ ${WB_DEV_FAST:-} ]] && options=(-c fsync=off -c full_page_writes=off -c synchronous_commit=off)
     launch postgres "${PG_AS[@]}" "$postgres" -D "$PG_DATA" -c listen_addresses= -c unix_socket_directories="$PG_SOCKETS" \
         -c port=5432 -c max_connections=100 -c logging_collector=off "${options[@]}"
