@@ -60,7 +60,9 @@ enum { DB_ARGS_MAX = 24 };
         .n = sizeof((const struct db_arg[]){ __VA_ARGS__ }) / sizeof(struct db_arg) })
 #define DB_NO_ARGS ((struct db_args){ .arg = NULL, .n = 0 })
 
-/* A statement: static const storage only; the name is unique in the program. */
+/* A statement: static const storage only; the name is unique in the program. One that begins with
+ * SELECT is a read, which db_one(), db_opt() and db_many() run once more on a fresh connection when an
+ * idle one turns out to be dead; whatever changes data begins with another word (WITH, INSERT, ...). */
 struct db_stmt {
     const char *name;
     const char *sql;
@@ -152,6 +154,9 @@ void db_saw_clock(int64_t postgres_us);
 bool db_clock_offset_us(int64_t *out);
 /* Postgres' time by our clock and that offset (our clock alone while the offset is unknown). */
 int64_t db_now_us(void);
+
+/* True when the last call failed because this table does not exist (its code is ERR_UNAVAILABLE). */
+bool db_missing_table(const struct db *db, const char *table);
 
 /* True while a connection stands (it may still turn out to be dead). */
 bool db_connected(const struct db *db);

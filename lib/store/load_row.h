@@ -2,4 +2,37 @@
 #ifndef WB_LOAD_ROW_H
 #define WB_LOAD_ROW_H
 
+/* How a row of model_load_jobs with its claim is selected and read: one list of columns, one mapper.
+ * Numbers that are NULL read as 0, times that are unset (NULL, Go's zero time) as 0. */
+#include <stdint.h>
+
+#include "db/db.h"
+#include "model/load_job.h"
+
+/* A time as microseconds since 1970. Stamps beyond the year 9999 and infinity are cut, so that they
+ * fit; they count as now anyway. */
+#define LOAD_US(time) \
+    "CASE WHEN " time " BETWEEN 'epoch' AND '9999-12-31'" \
+    " THEN (date_part('epoch', " time ") * 1000000)::bigint" \
+    " WHEN " time " > '9999-12-31' THEN 253402214400000000 ELSE 0 END"
+
+/* Postgres' time as the first column of every answer. */
+#define LOAD_CLOCK "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
+
+/* clang-format off: it would pull the list apart. */
+/* The columns of load_row_read() after the clock; j is the row, c its claim (all NULL without). */
+#define LOAD_COLUMNS \
+    "j.tracking_key, j.state, j.owner_replica, j.node_id, j.node_name," \
+    " coalesce(j.replica_index, 0), coalesce(j.bytes_sent, 0), coalesce(j.total_bytes, 0)," \
+    " coalesce(j.file_index, 0), coalesce(j.total_files, 0), " LOAD_US("j.started_at") ", " LOAD_US( \
+        "j.last_progress") ", " LOAD_US("j.created_at") ", " LOAD_US("j.updated_at") ", j.last_error, " LOAD_US("c.bytes_moved_at") ", left(c.token_sha256, 16)"
+/* clang-format on */
+
+/* The columns after these, if a statement has any. */
+enum { LOAD_COL_CLOCK = 0, LOAD_COL_KEY = 1, LOAD_COL_NEXT = 18 };
+
+/* Reads row number row. The texts are borrowed from rows. */
+int load_row_read(
+    const struct db_rows *rows, int row, struct load_row *out, struct err *e) WARN_UNUSED;
+
 #endif

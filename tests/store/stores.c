@@ -1,3 +1,137 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/store/stores.h"
 
-typedef int stub_to_be_written;
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "db/migrate.h"
+
+enum { SKIPPED = 77, MIGRATE_MS = 30000 };
+
+static const char *named(const char *variable)
+{
+    const char *value = getenv(variable);
+    if (str_empty(value)) {
+        printf("skipped: %s names no server\n", variable);
+        exit(SKIPPED);
+    }
+    return value;
+}
+
+const char *stores_pgurl(void)
+{
+    return named("WB_TEST_PGURL");
+}
+
+const char *stores_redis(void)
+{
+    return named("WB_TEST_REDIS");
+}
+
+const char *stores_sql_folder(void)
+{
+    const char *srcdir = getenv("srcdir");
+    static char path[4096];
+    (void)str_format(path, sizeof path, "%s/sql", str_empty(srcdir) ? TOP_SRCDIR : srcdir);
+    return path;
+}
+
+const char *stores_prefix(void)
+{
+    static char prefix[48];
+    (void)str_format(prefix, sizeof prefix, "t%ld-", (long)getpid());
+    return prefix;
+}
+
+static PGresult *run(const char *url, const char *sql)
+{
+    PGconn *c = PQconnectdb(url);
+    if (PQstatus(c) != CONNECTION_OK)
+        fail_msg("%s", PQerrorMessage(c));
+    PQclear(PQexec(c, "SET client_min_messages = warning"));
+    PGresult *res = PQexec(c, sql);
+    ExecStatusType status = PQresultStatus(res);
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        fail_msg("%s: %s", sql, PQerrorMessage(c));
+    PQfinish(c);
+    return res;
+}
+
+/* The url with another database: a keyword more, or the path of a URI. */
+static void url_of(const char *name, char *out, size_t size)
+{
+    const char *url = stores_pgurl();
+    if (!str_starts(url, "postgres")) {
+        assert_int_equal(str_format(out, size, "%s dbname=%s", url, name), 0);
+        return;
+    }
+    const char *host = strstr(url, "://");
+    assert_non_null(host);
+    host += strlen("://");
+    size_t upto = (size_t)(host - url) + strcspn(host, "/?");
+    const char *query = strchr(url, '?');
+    assert_int_equal(
+        str_format(out, size, "%.*s/%s%s", (int)upto, url, name, query == NULL ? "" : query), 0);
+}
+
+void stores_init(struct stores *s, bool migrated)
+{
+    static int number;
+    assert_int_equal(
+        str_format(s->name, sizeof s->name, "wb_test_%ld_%d", (long)getpid(), ++number), 0);
+    char sql[256];
+    (void)str_format(sql, sizeof sql, "DROP DATABASE IF EXISTS %s WITH (FORCE)", s->name);
+    PQclear(run(stores_pgurl(), sql));
+    (void)str_format(sql, sizeof sql,
+        "CREATE DATABASE %s ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0", s->name);
+    PQclear(run(stores_pgurl(), sql));
+    url_of(s->name, s->url, sizeof s->url);
+    if (!migrated)
+        return;
+    struct migrate_options o = {
+        .url = s->url, .folder = stores_sql_folder(), .timeout_ms = MIGRATE_MS
+    };
+    struct err e = ERR_INIT;
+    int applied = 0;
+    if (migrate_run(&o, &applied, &e) < 0)
+        fail_msg("%s", e.msg);
+}
+
+void stores_fini(struct stores *s)
+{
+    char sql[256];
+    (void)str_format(sql, sizeof sql, "DROP DATABASE IF EXISTS %s WITH (FORCE)", s->name);
+    PQclear(run(stores_pgurl(), sql));
+}
+
+struct db_options stores_options(
+    const struct stores *s, bool prepared, const struct db_stmts *stmts, size_t n)
+{
+    return (struct db_options){
+        .url = s->url,
+        .name = "weighbridge-test",
+        .prepared = prepared,
+        .timeout_ms = 5000,
+        .stmts = stmts,
+        .n_stmts = n,
+    };
+}
+
+void stores_sql(const struct stores *s, const char *sql)
+{
+    PQclear(run(s->url, sql));
+}
+
+char *stores_value(const struct stores *s, const char *sql)
+{
+    PGresult *res = run(s->url, sql);
+    char *value = mem_strdup(PQntuples(res) > 0 ? PQgetvalue(res, 0, 0) : "");
+    PQclear(res);
+    return value;
+}
