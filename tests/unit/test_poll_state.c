@@ -1,6 +1,270 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "handlers/poll_state.h"
+
+enum { ROOM = 1 << 20 };
+
+static struct load_row ROWS[] = {
+    { .key = "a",
+        .state = LOAD_STAGING,
+        .owner = "o",
+        .node_id = "",
+        .node_name = "n\xC3\xB6",
+        .replica_index = -1,
+        .bytes_sent = 1,
+        .total_bytes = INT64_MAX,
+        .file_index = 3,
+        .total_files = 4,
+        .started_us = 5,
+        .last_progress_us = 6,
+        .created_us = 7,
+        .updated_us = 8,
+        .bytes_moved_us = 9,
+        .last_error = "e",
+        .claim = "0123456789abcdef" },
+    { .key = "b",
+        .state = LOAD_STATE__COUNT,
+        .owner = "",
+        .node_id = "",
+        .node_name = "",
+        .last_error = "" },
+};
+
+static struct overlay OVERLAYS[] = {
+    { .key = "a",
+        .node_name = "node",
+        .file_name = "file",
+        .speed = "speed",
+        .message = "message",
+        .started_at = "now",
+        .claim = "0123456789abcdef",
+        .session = "",
+        .bytes_sent = 1,
+        .total_bytes = 2,
+        .file_index = 3,
+        .total_files = 4,
+        .progress = 62.5,
+        .stamp_us = 5,
+        .expires_ns = 6 },
+};
+
+static struct poll_state full(void)
+{
+    return (struct poll_state){ .row = ROWS,
+        .rows = 2,
+        .rows_now_us = 11,
+        .rows_read_ns = 12,
+        .overlay = OVERLAYS,
+        .overlays = 1,
+        .overlays_read_ns = 13 };
+}
+
+static void assert_row(const struct load_row *got, const struct load_row *want)
+{
+    assert_string_equal(got->key, want->key);
+    assert_int_equal(got->state, want->state);
+    assert_string_equal(got->owner, want->owner);
+    assert_string_equal(got->node_id, want->node_id);
+    assert_string_equal(got->node_name, want->node_name);
+    assert_int_equal(got->replica_index, want->replica_index);
+    assert_int_equal(got->bytes_sent, want->bytes_sent);
+    assert_int_equal(got->total_bytes, want->total_bytes);
+    assert_int_equal(got->file_index, want->file_index);
+    assert_int_equal(got->total_files, want->total_files);
+    assert_int_equal(got->started_us, want->started_us);
+    assert_int_equal(got->last_progress_us, want->last_progress_us);
+    assert_int_equal(got->created_us, want->created_us);
+    assert_int_equal(got->updated_us, want->updated_us);
+    assert_int_equal(got->bytes_moved_us, want->bytes_moved_us);
+    assert_string_equal(got->last_error, want->last_error);
+    assert_string_equal(got->claim, want->claim);
+}
+
+static void assert_overlay(const struct overlay *got, const struct overlay *want)
+{
+    assert_string_equal(got->key, want->key);
+    assert_string_equal(got->node_name, want->node_name);
+    assert_string_equal(got->file_name, want->file_name);
+    assert_string_equal(got->speed, want->speed);
+    assert_string_equal(got->message, want->message);
+    assert_string_equal(got->started_at, want->started_at);
+    assert_string_equal(got->claim, want->claim);
+    assert_string_equal(got->session, want->session);
+    assert_int_equal(got->bytes_sent, want->bytes_sent);
+    assert_int_equal(got->total_bytes, want->total_bytes);
+    assert_int_equal(got->file_index, want->file_index);
+    assert_int_equal(got->total_files, want->total_files);
+    assert_true(got->progress == want->progress);
+    assert_int_equal(got->stamp_us, want->stamp_us);
+    assert_int_equal(got->expires_ns, want->expires_ns);
+}
+
+static void assert_full(const struct poll_state *got)
+{
+    assert_int_equal(got->rows, 2);
+    assert_int_equal(got->rows_now_us, 11);
+    assert_int_equal(got->rows_read_ns, 12);
+    assert_int_equal(got->overlays, 1);
+    assert_int_equal(got->overlays_read_ns, 13);
+    assert_row(&got->row[0], &ROWS[0]);
+    assert_row(&got->row[1], &ROWS[1]);
+    assert_overlay(&got->overlay[0], &OVERLAYS[0]);
+}
+
+static void a_state_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    assert_false(block.overflow);
+
+    cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
+    struct err e = ERR_INIT;
+    assert_int_equal(poll_state_unpack(block.data, block.len, &got, &e), 0);
+    buf_clear(&block); /* nothing borrows from the block */
+    memset(block.data, 'x', block.cap);
+    assert_full(&got);
+}
+
+static void an_unpacked_state_can_be_packed_again(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    cleanup_buf struct buf first = BUF_INIT(ROOM);
+    poll_state_pack(&s, &first);
+    cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
+    struct err e = ERR_INIT;
+    assert_int_equal(poll_state_unpack(first.data, first.len, &got, &e), 0);
+    cleanup_buf struct buf second = BUF_INIT(ROOM);
+    poll_state_pack(&got, &second);
+    assert_int_equal(first.len, second.len);
+    cleanup_poll_state struct poll_state again = POLL_STATE_INIT;
+    assert_int_equal(poll_state_unpack(second.data, second.len, &again, &e), 0);
+    assert_full(&again);
+}
+
+static void an_empty_state_comes_back_empty(void **state)
+{
+    (void)state;
+    struct poll_state s = POLL_STATE_INIT;
+    s.rows_read_ns = 5;
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
+    struct err e = ERR_INIT;
+    assert_int_equal(poll_state_unpack(block.data, block.len, &got, &e), 0);
+    assert_int_equal(got.rows, 0);
+    assert_int_equal(got.overlays, 0);
+    assert_int_equal(got.rows_read_ns, 5);
+    assert_int_equal(got.overlays_read_ns, 0);
+}
+
+static void a_block_is_appended_and_read_at_any_alignment(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    for (size_t shift = 1; shift < 8; shift++) {
+        cleanup_buf struct buf block = BUF_INIT(ROOM);
+        buf_add(&block, "12345678", shift);
+        poll_state_pack(&s, &block);
+        cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
+        struct err e = ERR_INIT;
+        assert_int_equal(poll_state_unpack(block.data + shift, block.len - shift, &got, &e), 0);
+        assert_full(&got);
+    }
+}
+
+static void what_does_not_fit_marks_the_buffer(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    cleanup_buf struct buf whole = BUF_INIT(ROOM);
+    poll_state_pack(&s, &whole);
+    for (size_t max = 0; max < whole.len; max++) {
+        cleanup_buf struct buf block = BUF_INIT(max);
+        poll_state_pack(&s, &block);
+        assert_true(block.overflow);
+    }
+}
+
+/* The block in memory of exactly its size, so that a sanitizer sees any step outside. */
+static int unpack_exact(const char *data, size_t size, struct err *e)
+{
+    cleanup_free char *exact = mem_alloc(size ? size : 1);
+    memcpy(exact, data, size);
+    cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
+    int rc = poll_state_unpack(exact, size, &got, e);
+    if (rc != 0)
+        assert_null(got.row);
+    return rc;
+}
+
+static void a_block_cut_anywhere_is_refused(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    for (size_t size = 0; size < block.len; size++) {
+        struct err e = ERR_INIT;
+        assert_int_equal(unpack_exact(block.data, size, &e), -1);
+        assert_int_equal(e.code, ERR_INVALID);
+    }
+    buf_putc(&block, '\0');
+    struct err e = ERR_INIT;
+    assert_int_equal(unpack_exact(block.data, block.len, &e), -1);
+}
+
+/* Any answer will do; what comes back must be safe to read, which packing it again does. */
+static void a_block_with_any_byte_changed_is_safe(void **state)
+{
+    (void)state;
+    static const unsigned char VALUE[] = { 0x00, 0x01, 0x7f, 0x80, 0xff };
+    struct poll_state s = full();
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    cleanup_buf struct buf again = BUF_INIT(ROOM);
+    for (size_t i = 0; i < block.len * sizeof(VALUE); i++) {
+        char *byte = &block.data[i / sizeof(VALUE)];
+        char old = *byte;
+        *byte = (char)VALUE[i % sizeof(VALUE)];
+        cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
+        struct err e = ERR_INIT;
+        buf_clear(&again);
+        if (poll_state_unpack(block.data, block.len, &got, &e) == 0)
+            poll_state_pack(&got, &again);
+        *byte = old;
+    }
+}
+
+static void a_foreign_block_is_refused(void **state)
+{
+    (void)state;
+    char zeros[4096] = { 0 };
+    struct err e = ERR_INIT;
+    assert_int_equal(unpack_exact(zeros, sizeof(zeros), &e), -1);
+    assert_int_equal(e.code, ERR_INVALID);
+    assert_int_equal(unpack_exact(zeros, 0, NULL), -1);
+}
 
 int main(void)
 {
-    return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_comes_back_as_it_was),
+        cmocka_unit_test(an_unpacked_state_can_be_packed_again),
+        cmocka_unit_test(an_empty_state_comes_back_empty),
+        cmocka_unit_test(a_block_is_appended_and_read_at_any_alignment),
+        cmocka_unit_test(what_does_not_fit_marks_the_buffer),
+        cmocka_unit_test(a_block_cut_anywhere_is_refused),
+        cmocka_unit_test(a_block_with_any_byte_changed_is_safe),
+        cmocka_unit_test(a_foreign_block_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
