@@ -90,6 +90,9 @@ int kv_script_run(struct kv *kv, struct kv_script *s, struct kv_args keys, struc
 int kv_append(struct kv *kv, struct kv_args a, struct err *e) WARN_UNUSED;
 int kv_take(struct kv *kv, redisReply **out, struct err *e) WARN_UNUSED;
 
+/* An error reply as an error, as kv_command() has it. Always -1. */
+int kv_refused(const redisReply *r, struct err *e);
+
 /* Subscription, on a kv that does nothing else. kv_next_message() waits until the deadline: 0 with
  * *out a message payload (owned by the caller), 1 when none came. It takes notice of stop_fd (-1:
  * none) becoming readable: then 1 at once. After -1 subscribe again; what was published meanwhile is

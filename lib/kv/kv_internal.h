@@ -48,9 +48,6 @@ int kv_buffered(struct kv *kv, redisReply **out, struct err *e) WARN_UNUSED;
 /* Reads what there is to read, after poll() said so. */
 int kv_read(struct kv *kv, struct err *e) WARN_UNUSED;
 
-/* An error reply as an error: always -1. Its text is cut and holds nothing but Redis' own words. */
-int kv_refused(const redisReply *r, struct err *e);
-
 /* True when an error reply begins with that word. */
 bool kv_reply_says(const redisReply *r, const char *word);
 

@@ -325,16 +325,16 @@ static void overlays_add(
     o->n++;
 }
 
-/* The next reply of a pipeline. One that is an error or of the wrong type fails, but an error to a
- * GET only says that the value has another type. */
+/* The next reply of a pipeline, which must be of that type. */
 static int take(struct kv *kv, int type, redisReply **out, struct err *e)
 {
     cleanup_reply redisReply *r = NULL;
     if (kv_take(kv, &r, e) < 0)
         return -1;
+    if (r->type == REDIS_REPLY_ERROR)
+        return kv_refused(r, e);
     if (r->type != type)
-        return err_set(e, ERR_INTERNAL, "redis: %s",
-            r->type == REDIS_REPLY_ERROR ? r->str : "a reply of the wrong type");
+        return err_set(e, ERR_INTERNAL, "redis: a reply of the wrong type");
     *out = STEAL(r);
     return 0;
 }
@@ -393,6 +393,12 @@ static int read_time(const redisReply *r, double *out_ms, struct err *e)
     return 0;
 }
 
+/* Whatever a score says: no overlay outlives its TTL. */
+static int64_t left_ms(double told_ms)
+{
+    return (int64_t)fmin(told_ms, (double)OVERLAY_TTL_S * (double)MS_PER_S);
+}
+
 static void members_add(
     struct members *m, const redisReply *name, const redisReply *score, double now_ms)
 {
@@ -407,7 +413,7 @@ static void members_add(
         m->malformed++;
     else if (till_ms > now_ms)
         m->member[m->n++] =
-            (struct member){ .key = name->str + prefix, .left_ms = (int64_t)(till_ms - now_ms) };
+            (struct member){ .key = name->str + prefix, .left_ms = left_ms(till_ms - now_ms) };
 }
 
 static int by_key(const void *a, const void *b)
