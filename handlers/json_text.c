@@ -8,39 +8,27 @@
 
 #define REPLACEMENT "\xEF\xBF\xBD"
 
-/* Bytes of the character that starts here; 0 when none does. */
-static size_t character_size(const char *text, size_t left)
+const char *json_text(const char *text, struct buf *room)
 {
-    for (size_t size = 1; size <= 4 && size <= left; size++) {
-        if (str_utf8_valid(text, size))
-            return size;
-    }
-    return 0;
-}
-
-static void add_repaired(struct buf *out, const char *text, size_t size)
-{
-    while (size > 0) {
-        size_t n = character_size(text, size);
+    size_t size = strlen(text);
+    if (str_utf8_valid(text, size))
+        return text;
+    room->max = size * strlen(REPLACEMENT);
+    for (size_t at = 0; at < size;) {
+        size_t n = str_utf8_char(text + at, size - at);
         if (n > 0)
-            buf_add(out, text, n);
+            buf_add(room, text + at, n);
         else
-            buf_puts(out, REPLACEMENT);
-        text += n > 0 ? n : 1;
-        size -= n > 0 ? n : 1;
+            buf_puts(room, REPLACEMENT);
+        at += n > 0 ? n : 1;
     }
+    return room->data;
 }
 
 void json_set_text(json_object *o, const char *key, const char *text)
 {
-    size_t size = text ? strlen(text) : 0;
-    if (size == 0 || str_utf8_valid(text, size)) {
-        jx_set_str(o, key, text);
-        return;
-    }
-    cleanup_buf struct buf repaired = BUF_INIT(3 * size);
-    add_repaired(&repaired, text, size);
-    jx_set_str(o, key, repaired.data);
+    cleanup_buf struct buf room = BUF_INIT(0);
+    jx_set_str(o, key, text ? json_text(text, &room) : NULL);
 }
 
 void json_set_time(json_object *o, const char *key, int64_t us)
