@@ -7,7 +7,7 @@ PACKAGES_RUN=(gcc libc6-dev make autoconf automake autoconf-archive pkg-config
     postgresql redis-server nginx curl jq openssl ca-certificates procps)
 PACKAGES_CHECK=(ccache clang clang-format clang-tidy cppcheck codespell gcovr mandoc pmccabe shellcheck valgrind xz-utils
     git python3 python3-pytest python3-psycopg2 python3-redis python3-requests python3-yaml python3-jsonschema)
-PACKAGES_BENCH=(wrk redis-tools python3)
+PACKAGES_BENCH=(wrk redis-tools python3 python3-psycopg2 python3-redis)
 
 # install_packages run|check|bench: whatever of the set is missing. Nothing is asked of apt when nothing is.
 install_packages() {
@@ -63,10 +63,9 @@ build_tree() {
 }
 
 build_steps() {
-    set -e
     local dir=$1
     shift
-    configure_tree "$dir" "$@"
+    configure_tree "$dir" "$@" || return
     flock "$dir/.lock" make -C "$dir" -j"$(nproc)"
 }
 
@@ -80,17 +79,17 @@ configure_tree() {
     flock 7
     (
         flock 6
-        cd "$ROOT"
+        cd "$ROOT" || exit
         for f in configure.ac Makefile.am tests/tests.am; do
             [[ configure -nt $f && Makefile.in -nt $f ]] || stale=1
         done
         [[ ! $stale && -x configure && -f build-aux/install-sh ]] || autoreconf -fi
-    ) 6<"$ROOT"
+    ) 6<"$ROOT" || return
     cc=${WB_DEV_CC:-gcc}
     command -v ccache >/dev/null && cc="ccache $cc"
     if [[ ! -f $dir/Makefile || $ROOT/configure -nt $dir/config.status ]] ||
         [[ $(cat "$dir/.configured" 2>/dev/null) != "$cc $*" ]]; then
-        (cd "$dir" && "$ROOT/configure" --disable-maintainer-mode --enable-werror CC="$cc" "$@")
+        (cd "$dir" && "$ROOT/configure" --disable-maintainer-mode --enable-werror CC="$cc" "$@") || return
         printf '%s\n' "$cc $*" >"$dir/.configured"
     fi
     exec 7>&-
