@@ -39,6 +39,8 @@ static int write_all(int fd, struct iovec iov[PARTS])
         ssize_t n = writev(fd, &iov[i], PARTS - i);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n == 0)
+            errno = ENOSPC;
         if (n <= 0)
             return -1;
         for (size_t left = (size_t)n; left > 0;) {
@@ -95,8 +97,11 @@ static bool head_fits(
     const struct snapshots *s, const struct snapshot_head *h, uint64_t ticket, size_t file_size)
 {
     size_t rest = file_size - sizeof(*h);
-    return h->magic == s->magic && h->ticket == ticket && h->body_size <= rest &&
-           h->state_size == rest - h->body_size && h->etag[SNAPSHOT_ETAG_SIZE - 1] == '\0' &&
+    if (h->magic != s->magic || h->ticket != ticket || h->body_size > rest)
+        return false;
+    rest -= h->body_size;
+    size_t pad = padding(h->body_size);
+    return pad <= rest && h->state_size == rest - pad && h->etag[SNAPSHOT_ETAG_SIZE - 1] == '\0' &&
            h->degraded[SNAPSHOT_DEGRADED_SIZE - 1] == '\0';
 }
 
