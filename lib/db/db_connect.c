@@ -27,27 +27,32 @@ static bool is_conninfo(const char *url)
            str_starts(url, "postgresql://");
 }
 
-/* The session's settings, and after them those of the connection string, which win. */
-static int options_make(const struct db *db, char out[OPTIONS_SIZE], struct err *e)
+/* Looks the connection string over: *theirs gets its own options, or NULL. libpq's text about a
+ * malformed one quotes it, which may show a password: ours does not. */
+static int look_over(const char *url, PQconninfoOption **parsed, const char **theirs, struct err *e)
 {
-    const char *theirs = "";
-    cleanup_conninfo PQconninfoOption *parsed = NULL;
-    if (is_conninfo(db->o.url)) {
-        parsed = PQconninfoParse(db->o.url, NULL);
-        if (parsed == NULL) /* libpq's own text quotes the string, which may hold a password */
-            return err_set(e, ERR_UNAVAILABLE, "the connection string of postgres is malformed");
-        for (const PQconninfoOption *o = parsed; o->keyword != NULL; o++) {
-            if (strcmp(o->keyword, "options") == 0 && o->val != NULL)
-                theirs = o->val;
-        }
+    if (!is_conninfo(url))
+        return 0; /* a database name, or empty: libpq's own defaults */
+    *parsed = PQconninfoParse(url, NULL);
+    if (*parsed == NULL)
+        return err_set(e, ERR_UNAVAILABLE, "the connection string of postgres is malformed");
+    for (const PQconninfoOption *o = *parsed; o->keyword != NULL; o++) {
+        if (strcmp(o->keyword, "options") == 0)
+            *theirs = o->val;
     }
+    return 0;
+}
+
+/* The session's settings, and after them those of the connection string, which win. */
+static int options_make(const struct db *db, const char *theirs, char *out, struct err *e)
+{
     long long ms = (long long)db->o.timeout_ms;
     /* A lock is waited for only half as long: a row that somebody holds must be told apart from a
      * server that hangs. */
     if (str_format(out, OPTIONS_SIZE,
             "-c statement_timeout=%lld -c lock_timeout=%lld "
             "-c idle_in_transaction_session_timeout=%lld -c timezone=UTC %s",
-            ms, ms / 2 + 1, ms + IDLE_IN_TXN_GRACE_MS, theirs) < 0)
+            ms, ms / 2 + 1, ms + IDLE_IN_TXN_GRACE_MS, theirs == NULL ? "" : theirs) < 0)
         return err_set(e, ERR_UNAVAILABLE, "the options for postgres are too long");
     return 0;
 }
@@ -55,7 +60,11 @@ static int options_make(const struct db *db, char out[OPTIONS_SIZE], struct err 
 static int params_make(const struct db *db, struct params *p, struct err *e)
 {
     int n = 0;
+    const char *theirs = NULL;
+    cleanup_conninfo PQconninfoOption *parsed = NULL;
     memset(p, 0, sizeof *p);
+    if (look_over(db->o.url, &parsed, &theirs, e) < 0)
+        return -1;
     p->key[n] = "dbname"; /* expanded: a later keyword wins over the string's */
     p->value[n++] = db->o.url;
     p->key[n] = "application_name";
@@ -64,7 +73,7 @@ static int params_make(const struct db *db, struct params *p, struct err *e)
     p->value[n++] = "UTF8";
     if (db->o
             .prepared) { /* poolers refuse options at the start: our own deadline has to do there */
-        if (options_make(db, p->options, e) < 0)
+        if (options_make(db, theirs, p->options, e) < 0)
             return -1;
         p->key[n] = "options";
         p->value[n++] = p->options;
