@@ -33,12 +33,17 @@ static void put_text(struct printer *p, const char *prefix, const char *text)
 {
     if (!text)
         return;
+    buf_puts(p->out, prefix);
+    if (text[0] == '\0') {
+        /* json-c 0.16 loses the memory of a string that is set to the empty one. */
+        buf_puts(p->out, "\"\"");
+        return;
+    }
     cleanup_buf struct buf room = BUF_INIT(0);
     const char *valid = json_text(text, &room);
     size_t size = strlen(valid);
     if (size > INT32_MAX || !json_object_set_string_len(p->text, valid, (int)size))
         abort();
-    buf_puts(p->out, prefix);
     jx_print(p->text, p->out);
 }
 

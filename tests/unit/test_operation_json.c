@@ -155,6 +155,23 @@ static void bytes_that_are_no_utf8_become_replacement_characters(void **state)
     assert_message_reads("\xF0\x9F\x9A", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
+/* Nothing may be lost on the way from a long text to an empty one and back (a leak check sees it). */
+static void texts_of_every_length_follow_each_other(void **state)
+{
+    (void)state;
+    assert_message_reads("", "");
+    struct op_entry e[] = { staging_entry(), staging_entry(), staging_entry() };
+    e[0].message = "a message that is longer than what a new string has room for";
+    e[1].message = "";
+    e[1].node_name = "";
+    e[2].message = "b";
+    struct ops_list list = { .entry = e, .n = 3 };
+    cleanup_buf struct buf out = BUF_INIT(ROOM);
+    operations_print(&list, &out);
+    assert_non_null(strstr(out.data, "\"message\":\"\",\"nodeID\":\"node-id\",\"nodeName\":\"\""));
+    assert_non_null(strstr(out.data, "\"message\":\"b\""));
+}
+
 static void what_does_not_fit_marks_the_buffer(void **state)
 {
     (void)state;
@@ -193,6 +210,7 @@ int main(void)
         cmocka_unit_test(other_tasks_leave_out_what_is_zero),
         cmocka_unit_test(any_text_is_escaped),
         cmocka_unit_test(bytes_that_are_no_utf8_become_replacement_characters),
+        cmocka_unit_test(texts_of_every_length_follow_each_other),
         cmocka_unit_test(what_does_not_fit_marks_the_buffer),
         cmocka_unit_test(five_thousand_entries_print_and_parse),
     };
