@@ -4,61 +4,103 @@
 #include "model/load_job.h"
 #include "store/staging.h"
 
+enum kind { TEXT, NUMBER, PERCENT };
+
+struct field {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+};
+
+#define FIELD(name_, kind_, member_) \
+    { \
+        .name = (name_), .kind = (kind_), .offset = offsetof(struct overlay, member_) \
+    }
+
+/* In the order in which they are printed. */
+static const struct field FIELDS[] = {
+    FIELD("model_id", TEXT, key),
+    FIELD("node_name", TEXT, node_name),
+    FIELD("file_name", TEXT, file_name),
+    FIELD("bytes_sent", NUMBER, bytes_sent),
+    FIELD("total_bytes", NUMBER, total_bytes),
+    FIELD("progress", PERCENT, progress),
+    FIELD("speed", TEXT, speed),
+    FIELD("file_index", NUMBER, file_index),
+    FIELD("total_files", NUMBER, total_files),
+    FIELD("message", TEXT, message),
+    FIELD("started_at", TEXT, started_at),
+    FIELD("claim", TEXT, claim),
+    FIELD("session", TEXT, session),
+    FIELD("stamp", NUMBER, stamp_us),
+};
+enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
+
 json_object *overlay_to_json(const struct overlay *o)
 {
     json_object *json = jx_object();
-    jx_set_str(json, "model_id", o->key);
-    jx_set_str(json, "node_name", o->node_name);
-    jx_set_str(json, "file_name", o->file_name);
-    jx_set_int(json, "bytes_sent", o->bytes_sent);
-    jx_set_int(json, "total_bytes", o->total_bytes);
-    jx_set_double(json, "progress", o->progress);
-    jx_set_str(json, "speed", o->speed);
-    jx_set_int(json, "file_index", o->file_index);
-    jx_set_int(json, "total_files", o->total_files);
-    jx_set_str(json, "message", o->message);
-    jx_set_str(json, "started_at", o->started_at);
-    jx_set_str(json, "claim", o->claim);
-    jx_set_str(json, "session", o->session);
-    jx_set_int(json, "stamp", o->stamp_us);
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const struct field *f = &FIELDS[i];
+        const void *member = (const char *)o + f->offset;
+        if (f->kind == TEXT)
+            jx_set_str(json, f->name, *(const char *const *)member);
+        else if (f->kind == NUMBER)
+            jx_set_int(json, f->name, *(const int64_t *)member);
+        else
+            jx_set_double(json, f->name, *(const double *)member);
+    }
     return json;
 }
 
-/* A missing member is "" and 0; one of another type, null too, is nothing a sender could have meant. */
-static bool read_text(json_object *json, const char *name, const char **out)
+/* The field of that name, or NULL. Values of our own have all of them in order, so the search begins
+ * at the one that is expected. */
+static const struct field *field_of(const char *name, size_t expected)
 {
-    *out = "";
-    return !json_object_object_get_ex(json, name, NULL) || jx_get_str(json, name, out);
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const struct field *f = &FIELDS[(expected + i) % N_FIELDS];
+        if (strcmp(f->name, name) == 0)
+            return f;
+    }
+    return NULL;
 }
 
-static bool read_number(json_object *json, const char *name, int64_t *out)
+/* False for another type, null too, and for numbers that no sender could have meant. */
+static bool read_field(json_object *json, const struct field *f, struct overlay *o)
 {
-    *out = 0;
-    if (!json_object_object_get_ex(json, name, NULL))
-        return true;
-    return jx_get_int(json, name, out) && *out >= 0 && *out <= OVERLAY_NUMBER_MAX;
+    void *member = (char *)o + f->offset;
+    if (f->kind == TEXT)
+        return jx_get_str(json, f->name, member);
+    if (f->kind == PERCENT)
+        return jx_get_double(json, f->name, member);
+    int64_t *n = member;
+    return jx_get_int(json, f->name, n) && *n >= 0 && *n <= OVERLAY_NUMBER_MAX;
 }
 
-static bool read_texts(json_object *json, struct overlay *o)
+/* Missing members are "" and 0, progress is computed; those that we do not know are left alone. */
+static bool read_fields(json_object *json, struct overlay *o)
 {
-    return read_text(json, "model_id", &o->key) && read_text(json, "node_name", &o->node_name) &&
-           read_text(json, "file_name", &o->file_name) && read_text(json, "speed", &o->speed) &&
-           read_text(json, "message", &o->message) &&
-           read_text(json, "started_at", &o->started_at) && read_text(json, "claim", &o->claim) &&
-           read_text(json, "session", &o->session);
-}
-
-static bool read_numbers(json_object *json, struct overlay *o)
-{
-    if (!read_number(json, "bytes_sent", &o->bytes_sent) ||
-        !read_number(json, "total_bytes", &o->total_bytes) ||
-        !read_number(json, "file_index", &o->file_index) ||
-        !read_number(json, "total_files", &o->total_files) ||
-        !read_number(json, "stamp", &o->stamp_us))
-        return false;
-    if (json_object_object_get_ex(json, "progress", NULL))
-        return jx_get_double(json, "progress", &o->progress);
-    o->progress = load_progress(o->bytes_sent, o->total_bytes, o->file_index, o->total_files);
+    *o = (struct overlay){ .key = "",
+        .node_name = "",
+        .file_name = "",
+        .speed = "",
+        .message = "",
+        .started_at = "",
+        .claim = "",
+        .session = "" };
+    bool has_progress = false;
+    size_t at = 0;
+    json_object_object_foreach(json, name, value)
+    {
+        (void)value;
+        const struct field *f = field_of(name, at++);
+        if (f == NULL)
+            continue;
+        if (!read_field(json, f, o))
+            return false;
+        has_progress = has_progress || f->kind == PERCENT;
+    }
+    if (!has_progress)
+        o->progress = load_progress(o->bytes_sent, o->total_bytes, o->file_index, o->total_files);
     return true;
 }
 
@@ -66,7 +108,7 @@ int overlay_from_json(const char *key, const char *text, size_t size, struct ove
     json_object **json, struct err *e)
 {
     cleanup_json json_object *root = NULL;
-    struct overlay o = { .key = "", .expires_ns = 0 };
+    struct overlay o;
     if (jx_parse(text, size, OVERLAY_VALUE_MAX, &root, e) < 0)
         return -1;
     if (!json_object_is_type(root, json_type_object))
@@ -74,7 +116,7 @@ int overlay_from_json(const char *key, const char *text, size_t size, struct ove
     /* The overlay borrows its key from the value, so that both live as long. */
     if (!json_object_object_get_ex(root, "model_id", NULL))
         jx_set_str(root, "model_id", key);
-    if (!read_texts(root, &o) || !read_numbers(root, &o))
+    if (!read_fields(root, &o))
         return err_set(e, ERR_INVALID, "a field of the overlay has the wrong type or range");
     if (strcmp(o.key, key) != 0)
         return err_set(e, ERR_INVALID, "the overlay is of another key");
