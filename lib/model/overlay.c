@@ -33,9 +33,16 @@ static int64_t pick_number(int64_t given, int64_t stored)
     return given < 0 ? stored : given;
 }
 
-static bool is_same_sender(const struct overlay *old, const char *claim, const char *session)
+/* Claim and session are two slots: a load job's owner may report progress by the one and file names
+ * by the other, so each fills a slot that is free and keeps to its own that is not. */
+static bool is_new_owner(const struct overlay *old, const char *claim)
 {
-    return strcmp(old->claim, claim) == 0 && strcmp(old->session, session) == 0;
+    return claim[0] != '\0' && old->claim[0] != '\0' && strcmp(old->claim, claim) != 0;
+}
+
+static bool is_anothers_session(const struct overlay *old, const char *claim, const char *session)
+{
+    return claim[0] == '\0' && old->session[0] != '\0' && strcmp(old->session, session) != 0;
 }
 
 static bool is_older(const struct report *r, const struct overlay *old)
@@ -85,20 +92,24 @@ enum report_fate overlay_apply(const char *key, const struct overlay *old, const
 {
     const char *claim = or_empty(r->claim);
     const char *session = claim[0] ? "" : or_empty(r->session);
-    bool same = old && is_same_sender(old, claim, session);
-    if (old && !same && claim[0] == '\0')
+    bool merged = old && !is_new_owner(old, claim);
+    if (old && is_anothers_session(old, claim, session))
         return REPORT_CONFLICT;
-    if (same && is_older(r, old))
+    if (merged && is_older(r, old))
         return REPORT_OUTDATED;
 
-    struct overlay o = {
-        .node_name = "", .file_name = "", .speed = "", .message = "", .started_at = ""
-    };
-    if (same)
-        o = *old; /* a new sender starts afresh */
+    struct overlay o = { .node_name = "",
+        .file_name = "",
+        .speed = "",
+        .message = "",
+        .started_at = "",
+        .claim = "",
+        .session = "" };
+    if (merged)
+        o = *old; /* a new owner starts afresh */
     o.key = key;
-    o.claim = claim;
-    o.session = session;
+    o.claim = pick_text(claim, o.claim);
+    o.session = pick_text(session, o.session);
     o.expires_ns = 0;
     if (r->stamp_us > 0)
         o.stamp_us = r->stamp_us;
@@ -108,7 +119,7 @@ enum report_fate overlay_apply(const char *key, const struct overlay *old, const
         apply_progress(r, &o);
     write_texts(scratch, &o);
     *out = o;
-    return same ? REPORT_APPLIED : REPORT_FIRST;
+    return merged ? REPORT_APPLIED : REPORT_FIRST;
 }
 
 void overlay_bytes_text(char out[32], int64_t bytes)
@@ -147,7 +158,13 @@ void overlay_message(char out[OVERLAY_MESSAGE_MAX], const char *file_name, int64
     int64_t total_bytes, const char *speed)
 {
     int cut = 0;
-    if (str_empty(file_name)) {
+    if (str_empty(file_name) && bytes_sent > 0 && total_bytes > 0) {
+        char sent[32];
+        char total[32];
+        overlay_bytes_text(sent, bytes_sent);
+        overlay_bytes_text(total, total_bytes);
+        cut = str_format(out, OVERLAY_MESSAGE_MAX, "Staging model files (%s / %s)", sent, total);
+    } else if (str_empty(file_name)) {
         cut = str_copy(out, OVERLAY_MESSAGE_MAX, "Preparing to stage model files");
     } else if (total_bytes <= 0) {
         cut = str_format(out, OVERLAY_MESSAGE_MAX, "Staging %s", file_name);
@@ -193,6 +210,5 @@ static bool has_sane_numbers(const struct overlay *o)
 
 bool overlay_is_sane(const struct overlay *o)
 {
-    bool two_senders = o->claim[0] && o->session[0];
-    return !two_senders && has_sane_numbers(o) && has_sane_texts(o);
+    return has_sane_numbers(o) && has_sane_texts(o);
 }

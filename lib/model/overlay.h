@@ -20,8 +20,10 @@ enum {
 };
 #define OVERLAY_NUMBER_MAX INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
 
-/* Text is borrowed, never NULL. Exactly one of claim and session is not empty, or neither is:
- * claim when a load job's owner reports, session when a sender named one. */
+/* Text is borrowed, never NULL. claim: set when a load job's owner reports; such an overlay counts only
+ * beside the row with that claim. session: set when a sender named one; other sessions are refused
+ * while it lives. The two are independent, so that an owner may use both calls; the contract puts both
+ * into one field, which would hide every copy that has a session but no row. */
 struct overlay {
     const char *key; /* model_id */
     const char *node_name;
@@ -77,10 +79,10 @@ enum report_fate {
 /* Applies report r to old (NULL: none) and fills *out, whose texts borrow from key, old, r and the
  * scratch. A missing field keeps the stored one. The message is r's, or written by
  * overlay_message(). With file_complete: progress = file_index/total_files*100, byte counters 0, speed
- * "", message kept. A report with a claim replaces whatever is there (its caller has checked the row);
- * one with a session or none conflicts with an overlay of another sender. A report whose stamp is older
- * than the stored one of the same sender is outdated. started_at is old's, or made from stamp_us when
- * the sender is a new one. On REPORT_OUTDATED and REPORT_CONFLICT *out is untouched. */
+ * "", message kept. A report with another claim than the stored one starts afresh (its caller has
+ * checked the row); one without a claim conflicts with the session of another sender. A report whose
+ * stamp is older than the stored one is outdated. started_at is old's, or made from stamp_us. On
+ * REPORT_OUTDATED and REPORT_CONFLICT *out is untouched. */
 enum report_fate overlay_apply(const char *key, const struct overlay *old, const struct report *r,
     struct overlay_scratch *scratch, struct overlay *out);
 

@@ -28,10 +28,8 @@ enum {
 static struct kv_script PUT = {
     .text = "local t = redis.call('TIME')\n"
             "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
-            "if ARGV[5] ~= '-' then\n"
-            "  local till = redis.pcall('ZSCORE', KEYS[3], ARGV[5])\n"
-            "  if type(till) == 'string' and tonumber(till) > now then return {'ended'} end\n"
-            "end\n"
+            "local till = redis.pcall('ZSCORE', KEYS[3], ARGV[5])\n"
+            "if type(till) == 'string' and tonumber(till) > now then return {'ended'} end\n"
             "local cur = redis.pcall('GET', KEYS[1])\n"
             "if type(cur) ~= 'string' then cur = '' end\n"
             "if cur ~= ARGV[1] then return {'old', cur} end\n"
@@ -41,24 +39,27 @@ static struct kv_script PUT = {
             "return {'ok'}\n",
 };
 
-/* KEYS: as above. ARGV: member, seconds for which the sender is refused, 0 for not at all. */
+/* KEYS: as above. ARGV: member, seconds for which the sender is refused; 0: nobody is, nor
+ * whoever was refused so far. */
 static struct kv_script END = {
-    .text = "local cur = redis.pcall('GET', KEYS[1])\n"
-            "redis.call('DEL', KEYS[1])\n"
-            "redis.call('ZREM', KEYS[2], ARGV[1])\n"
-            "if ARGV[2] == '0' or type(cur) ~= 'string' then return {'ok'} end\n"
-            "local good, v = pcall(cjson.decode, cur)\n"
-            "if not good or type(v) ~= 'table' then return {'ok'} end\n"
-            "local who\n"
-            "if type(v.claim) == 'string' and v.claim ~= '' then who = 'c:' .. v.claim\n"
-            "elseif type(v.session) == 'string' and v.session ~= '' then who = 's:' .. v.session\n"
-            "else return {'ok'} end\n"
-            "local t = redis.call('TIME')\n"
-            "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
-            "redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)\n"
-            "redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, who)\n"
-            "redis.call('EXPIRE', KEYS[3], ARGV[2])\n"
-            "return {'ok'}\n",
+    .text =
+        "local cur = redis.pcall('GET', KEYS[1])\n"
+        "redis.call('DEL', KEYS[1])\n"
+        "redis.call('ZREM', KEYS[2], ARGV[1])\n"
+        "if ARGV[2] == '0' then redis.call('DEL', KEYS[3]) return {'ok'} end\n"
+        "if type(cur) ~= 'string' then return {'ok'} end\n"
+        "local good, v = pcall(cjson.decode, cur)\n"
+        "if not good or type(v) ~= 'table' then return {'ok'} end\n"
+        "local t = redis.call('TIME')\n"
+        "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+        "redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)\n"
+        "local function refuse(who)\n"
+        "  redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, who)\n"
+        "  redis.call('EXPIRE', KEYS[3], ARGV[2])\n"
+        "end\n"
+        "if type(v.claim) == 'string' and v.claim ~= '' then refuse('c:' .. v.claim) end\n"
+        "if type(v.session) == 'string' and v.session ~= '' then refuse('s:' .. v.session) end\n"
+        "return {'ok'}\n",
 };
 
 void overlays_free(struct overlays *o)
@@ -195,10 +196,10 @@ static enum report_fate merge(struct put *p, const struct report *r)
     next_json = overlay_to_json(&next);
     buf_clear(&p->value);
     jx_print(next_json, &p->value);
-    if (next.claim[0] != '\0')
-        (void)str_format(p->sender, sizeof p->sender, "c:%s", next.claim);
-    else if (next.session[0] != '\0')
-        (void)str_format(p->sender, sizeof p->sender, "s:%s", next.session);
+    if (!str_empty(r->claim))
+        (void)str_format(p->sender, sizeof p->sender, "c:%s", r->claim);
+    else if (!str_empty(r->session))
+        (void)str_format(p->sender, sizeof p->sender, "s:%s", r->session);
     else
         (void)str_copy(p->sender, sizeof p->sender, "-");
     return fate;

@@ -41,8 +41,8 @@ int staging_report(struct kv *kv, const char *key, const struct report *r, enum 
  * Idempotent. */
 int staging_end(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
 
-/* Removes the overlay and refuses nobody: for a load that left the state staging and may come back to
- * it, and for a new claim. Idempotent. */
+/* Removes the overlay and refuses nobody, not even whom an end refused before: for a load that left the
+ * state staging and may come back to it, and for a new claim. Idempotent. */
 int staging_forget(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
 
 /* The live overlay of one key: 1 when there is none (*out then only counts a malformed value). *out

@@ -176,18 +176,42 @@ static void test_missing_fields_keep_what_is_stored_by_another_thread_too(void *
     assert_int_equal(o.overlay->total_bytes, 10);
 }
 
-static void test_another_live_session_is_a_conflict_a_claim_is_not(void **state)
+static void test_another_live_session_is_a_conflict(void **state)
 {
     (void)state;
     (void)must_report("m", report_of("s1", 1000, 1));
     must_refuse("m", report_of("s2", 2000, 2), ERR_CONFLICT, "another sender");
     must_refuse("m", report_of(NULL, 2000, 2), ERR_CONFLICT, "another sender");
-    struct report r = report_of(NULL, 1500, 3);
-    r.claim = "00112233aabbccdd";
-    (void)must_report("m", r);
-    must_refuse("m", report_of("s1", 3000, 2), ERR_CONFLICT, "another sender");
-    cleanup_overlays struct overlays o = must_get("m", 0);
-    assert_string_equal(o.overlay->claim, "00112233aabbccdd");
+    assert_int_equal(must_report("m", report_of("s1", 3000, 3)), REPORT_APPLIED);
+}
+
+static struct report claimed(const char *claim, int64_t stamp_us, int64_t sent)
+{
+    struct report r = report_of(NULL, stamp_us, sent);
+    r.claim = claim;
+    return r;
+}
+
+static void test_an_owner_may_report_by_claim_and_by_session(void **state)
+{
+    (void)state;
+    (void)must_report("m", report_of("s1", 1000, 1));
+    assert_int_equal(must_report("m", claimed("aaaa", 1500, 3)), REPORT_APPLIED);
+    assert_int_equal(must_report("m", report_of("s1", 3000, 4)), REPORT_APPLIED);
+    must_refuse("m", report_of("s2", 4000, 5), ERR_CONFLICT, "another sender");
+    {
+        cleanup_overlays struct overlays o = must_get("m", 0);
+        assert_string_equal(o.overlay->claim, "aaaa");
+        assert_string_equal(o.overlay->session, "s1");
+        assert_int_equal(o.overlay->bytes_sent, 4);
+    }
+    /* Another claim starts afresh, whoever reported before. */
+    assert_int_equal(must_report("m", claimed("bbbb", 5000, 1)), REPORT_FIRST);
+    /* The end refuses all that the overlay knew. */
+    assert_int_equal(must_report("m", report_of("s2", 6000, 2)), REPORT_APPLIED);
+    must_end("m");
+    must_refuse("m", claimed("bbbb", 7000, 9), ERR_CONFLICT, "ended");
+    must_refuse("m", report_of("s2", 7000, 9), ERR_CONFLICT, "ended");
 }
 
 static void test_an_older_report_changes_nothing(void **state)
@@ -302,13 +326,10 @@ static void test_after_the_end_late_reports_of_the_sender_are_refused(void **sta
 static void test_the_end_of_a_claim_refuses_the_claim_only(void **state)
 {
     (void)state;
-    struct report r = report_of(NULL, 1, 1);
-    r.claim = "aaaa";
-    (void)must_report("m", r);
+    (void)must_report("m", claimed("aaaa", 1, 1));
     must_end("m");
-    must_refuse("m", r, ERR_CONFLICT, "ended");
-    r.claim = "bbbb";
-    assert_int_equal(must_report("m", r), REPORT_FIRST);
+    must_refuse("m", claimed("aaaa", 1, 1), ERR_CONFLICT, "ended");
+    assert_int_equal(must_report("m", claimed("bbbb", 1, 1)), REPORT_FIRST);
     must_end("m");
     assert_int_equal(must_report("m", report_of("bbbb", 2, 2)), REPORT_FIRST);
 }
@@ -331,6 +352,10 @@ static void test_forgetting_refuses_nobody(void **state)
     assert_int_equal(staging_forget(kv, "m", &e), 0);
     list_is(0, 0);
     assert_int_equal(must_report("m", report_of("s1", 2, 2)), REPORT_FIRST);
+    must_end("m");
+    must_refuse("m", report_of("s1", 3, 3), ERR_CONFLICT, "ended");
+    assert_int_equal(staging_forget(kv, "m", &e), 0);
+    assert_int_equal(must_report("m", report_of("s1", 4, 4)), REPORT_FIRST);
 }
 
 static void test_the_end_of_what_makes_no_sense(void **state)
@@ -622,7 +647,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_report_is_stored_with_ttl_and_index),
         TEST(test_missing_fields_keep_what_is_stored_by_another_thread_too),
-        TEST(test_another_live_session_is_a_conflict_a_claim_is_not),
+        TEST(test_another_live_session_is_a_conflict),
+        TEST(test_an_owner_may_report_by_claim_and_by_session),
         TEST(test_an_older_report_changes_nothing),
         TEST(test_a_wrong_guess_decides_nothing),
         TEST(test_a_lone_sender_costs_one_round_trip),
