@@ -6,9 +6,10 @@
  * Postgres compare. Any thread. */
 #include <stdint.h>
 
-enum { NS_PER_MS = 1000000, US_PER_MS = 1000, MS_PER_S = 1000 };
-#define NS_PER_S INT64_C(1000000000)
-#define US_PER_S INT64_C(1000000)
+enum { US_PER_MS = 1000, MS_PER_S = 1000 };
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S  INT64_C(1000000000)
+#define US_PER_S  INT64_C(1000000)
 
 /* CLOCK_MONOTONIC in nanoseconds: the same for all processes of a machine since its boot. */
 int64_t clock_mono_ns(void);

@@ -50,7 +50,7 @@ static void store(struct err *e, enum err_code code, const char *text)
     e->code = code;
 }
 
-int err_set(struct err *e, enum err_code code, const char *fmt, ...)
+int(err_set)(struct err *e, enum err_code code, const char *fmt, ...)
 {
     char text[WIDE] = "";
     va_list args;
@@ -64,7 +64,7 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     return -1;
 }
 
-int err_wrap(struct err *e, const char *fmt, ...)
+int(err_wrap)(struct err *e, const char *fmt, ...)
 {
     char text[WIDE] = "";
     char whole[WIDE + ERR_MSG_SIZE + 2];
@@ -80,7 +80,7 @@ int err_wrap(struct err *e, const char *fmt, ...)
     return -1;
 }
 
-int err_errno(struct err *e, enum err_code code, const char *fmt, ...)
+int(err_errno)(struct err *e, enum err_code code, const char *fmt, ...)
 {
     int number = errno;
     char text[WIDE] = "";

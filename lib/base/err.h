@@ -47,6 +47,18 @@ int err_wrap(struct err *e, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* err_set with ": " and the text of errno appended. Reads errno before anything else. */
 int err_errno(struct err *e, enum err_code code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
+/* Says where the caller is compiled that these fail, so that neither warnings nor analyzers follow
+ * the way on which a failure was none. */
+static inline int err_failed_(int failure)
+{
+    (void)failure;
+    return -1;
+}
+
+#define err_set(...)   err_failed_(err_set(__VA_ARGS__))
+#define err_wrap(...)  err_failed_(err_wrap(__VA_ARGS__))
+#define err_errno(...) err_failed_(err_errno(__VA_ARGS__))
+
 /* The lower-case name of a code ("not_found"), static storage. */
 const char *err_name(enum err_code code);
 
