@@ -32,6 +32,7 @@ cmd_demo() {
     DEMO_TOKEN=
     echo 'copied and reported as loaded (DELETE); the poll now says:'
     demo_poll
+    echo
     [[ $(demo_poll | jq --arg id "staging:$DEMO_KEY" '[.operations[] | select(.id == $id)] | length') == 0 ]] ||
         die 'the entry is still there'
     echo 'the entry is gone'
@@ -102,5 +103,5 @@ demo_show() {
         .operations[] | select(.id == $id) |
         "\(.progress)" as $p |
         "\("   "[($p | length):])\($p) %  [\("#" * (.progress / 2.5 | floor) // "")\("." * (40 - (.progress / 2.5 | floor)) // "")]  " +
-        "\(.nodeName)  \((.currentBytes // 0) / 1048576 | floor) of \((.totalBytes // 0) / 1048576 | floor) MiB of this file  \(.message)"'
+        "\(.nodeName)  \((.currentBytes // 0) / 1048576 | floor) of \((.totalBytes // 0) / 1048576 | floor) MiB of this file"'
 }
