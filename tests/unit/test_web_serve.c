@@ -213,7 +213,7 @@ static void head_has_the_length_and_no_body(void **state)
     begin(&f, word_open);
     struct fcgi_req r = request("HEAD", "/things/a");
     web_serve(&r, &f.server);
-    assert_non_null(strstr(r.out.data, "Content-Length: 37\r\n"));
+    assert_non_null(strstr(r.out.data, "Content-Length: 38\r\n"));
     assert_true(str_ends(r.out.data, "\r\n\r\n"));
     buf_free(&r.out);
     end(&f);
