@@ -64,7 +64,7 @@ static const struct field *field_of(const char *name, size_t expected)
     return NULL;
 }
 
-/* False for another type, null too, and for numbers that no sender could have meant. */
+/* False for another type, null too. Ranges are overlay_is_sane()'s to judge. */
 static bool read_field(json_object *json, const struct field *f, struct overlay *o)
 {
     void *member = (char *)o + f->offset;
@@ -72,8 +72,7 @@ static bool read_field(json_object *json, const struct field *f, struct overlay 
         return jx_get_str(json, f->name, member);
     if (f->kind == PERCENT)
         return jx_get_double(json, f->name, member);
-    int64_t *n = member;
-    return jx_get_int(json, f->name, n) && *n >= 0 && *n <= OVERLAY_NUMBER_MAX;
+    return jx_get_int(json, f->name, member);
 }
 
 /* Missing members are "" and 0, progress is computed; those that we do not know are left alone. */
@@ -117,7 +116,7 @@ int overlay_from_json(const char *key, const char *text, size_t size, struct ove
     if (!json_object_object_get_ex(root, "model_id", NULL))
         jx_set_str(root, "model_id", key);
     if (!read_fields(root, &o))
-        return err_set(e, ERR_INVALID, "a field of the overlay has the wrong type or range");
+        return err_set(e, ERR_INVALID, "a field of the overlay has the wrong type");
     if (strcmp(o.key, key) != 0)
         return err_set(e, ERR_INVALID, "the overlay is of another key");
     if (!overlay_is_sane(&o))
