@@ -23,7 +23,7 @@
 #include "base/wait.h"
 #include "fcgi/snapshot.h"
 
-enum { HANG_MS = 20000, PATH_SIZE = 512, WRITES = 3000, READERS = 4, STARTERS = 8 };
+enum { HANG_MS = 20000, PATH_SIZE = 512, WRITES = 400, READERS = 4, STARTERS = 8 };
 
 #define FOREVER INT64_MAX
 
