@@ -52,6 +52,18 @@ class Bench:
         self.rows.append(Row(what, measured))
         say(f"  {what}: {measured}")
 
+    def quiet(self):
+        """A neighbour's load shows in every figure below: tell of it."""
+        def times():
+            fields = [int(x) for x in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+            return fields[3] + fields[4], sum(fields)
+        idle, total = times()
+        time.sleep(2)
+        idle2, total2 = times()
+        share = (idle2 - idle) / (total2 - total) * 100
+        self.note("idle before anything was measured", f"{share:.0f} % of the CPUs" + ("" if share >= 85 else
+                  ": BUSY, figures below 85 % are worth little"))
+
     # --- rows ---
 
     def same_answers(self):
@@ -157,6 +169,8 @@ class Bench:
         if speed.errors:
             raise SystemExit(f"{speed.errors} of {speed.requests} POSTs failed without any reload")
         posts = lost = reloads = 0
+        kinds = [0, 0, 0, 0]
+        before = s.statuses()
         while posts < wanted:
             seconds = max(6, min(60, int((wanted - posts) / speed.rate) + 1))
             timers = [threading.Timer(seconds * (i + 1) / 4, s.dev, ("reload", "operations")) for i in range(3)]
@@ -167,10 +181,20 @@ class Bench:
                 t.join()
             posts += load.requests
             lost += load.errors
+            kinds = [x + y for x, y in zip(kinds, load.kinds)]
             reloads += 3
         if s.metric('weighbridge_reloads_total{result="ok"}') < reloads:
             raise SystemExit("not every reload took place")
         self.rate(f"POSTs lost over {reloads} reloads, of {posts:,}", [lost], 0, 0, higher=False, digits=0)
+        if lost:
+            after = s.statuses()
+            self.note("  lost by connecting, reading or writing, timeout, status", ", ".join(map(str, kinds)))
+            self.note("  answers by status", ", ".join(f"{k}: {n - before.get(k, 0):,}" for k, n in sorted(after.items())))
+            errors = (s.var / "nginx" / "error.log").read_text(encoding="utf8", errors="replace").splitlines()
+            for line in errors[-3:]:
+                self.note("  nginx", line[:200])
+            for line in [x for x in (s.var / "log" / "operations.log").read_text(encoding="utf8").splitlines() if "level=error" in x][-3:]:
+                self.note("  operations", line[:200])
 
     def memory(self):
         s = self.stack
@@ -275,6 +299,7 @@ def main(argv):
     options = options_of(argv)
     with Stack(with_node="polls" in options.only and not options.no_node) as stack:
         bench = Bench(stack, options)
+        bench.quiet()
         for name in options.only:
             say(f"== {name}")
             getattr(bench, name)()

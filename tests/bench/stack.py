@@ -44,10 +44,14 @@ class Load:
     """What wrk found, and the CPU seconds that each group of processes used meanwhile."""
     requests: int
     seconds: float
-    errors: int
+    kinds: tuple  # errors: connecting, reading or writing, timeout, status
     p50_ms: float
     p99_ms: float
     cpu: dict
+
+    @property
+    def errors(self):
+        return sum(self.kinds)
 
     @property
     def rate(self):
@@ -158,6 +162,15 @@ class Stack:
                 return float(line.split()[-1])
         raise KeyError(name)
 
+    def statuses(self):
+        """How often nginx has answered with each status so far; polls are not logged."""
+        time.sleep(1.5)  # it writes its log once a second
+        count = {}
+        for line in (self.var / "nginx" / "access.log").read_text(encoding="utf8", errors="replace").splitlines():
+            status = line.split()[1]
+            count[status] = count.get(status, 0) + 1
+        return count
+
     # --- data ---
 
     def fill(self, operations):
@@ -169,14 +182,14 @@ class Stack:
             # A heartbeat in the future counts as now: they stay alive while it is measured.
             c.execute("""INSERT INTO model_load_jobs (tracking_key, state, owner_replica, node_id, node_name, replica_index, bytes_sent,
                 total_bytes, file_index, total_files, started_at, last_progress, created_at, updated_at)
-                SELECT 'org/model-' || k || '@q4', 'staging', 'front-1', 'node-' || k % 16, 'gpu-node-' || k % 16, 0, k * 1000003,
-                40000000000, 1 + k % 4, 4, now(), now() + interval '1 day', now(), now() FROM unnest(%s) k""", (rows,))
+                SELECT 'org/model-' || k || '@q4', 'staging', 'front-1', 'node-' || k %% 16, 'gpu-node-' || k %% 16, 0, k::bigint * 1000003,
+                40000000000, 1 + k %% 4, 4, now(), now() + interval '1 day', now(), now() FROM unnest(%s) k""", (rows,))
             c.execute("""INSERT INTO gallery_operations (id, gallery_element_name, op_type, status, progress, created_at, updated_at)
                 SELECT 'old-' || k, 'model-' || k, 'model_install', 'completed', 100, now(), now() FROM generate_series(1, 2000) k""")
         db.close()
-        with psycopg2.connect(self.settings["WB_PGURL"]) as db:
-            db.autocommit = True
-            db.cursor().execute("VACUUM ANALYZE")
+        db = psycopg2.connect(self.settings["WB_PGURL"])
+        db.autocommit = True
+        db.cursor().execute("VACUUM ANALYZE")
         db.close()
         kv = redis.Redis(unix_socket_path=self.redis_socket)
         kv.flushdb()
@@ -240,7 +253,7 @@ class Stack:
         if not line:
             raise RuntimeError(f"wrk: {done.stdout}{done.stderr}")
         requests, us, *errors, p50, p99 = (int(x) for x in line[1].split())
-        return Load(requests, us / 1e6, sum(errors), p50 / 1e3, p99 / 1e3, {k: after[k] - before[k] for k in after})
+        return Load(requests, us / 1e6, tuple(errors), p50 / 1e3, p99 / 1e3, {k: after[k] - before[k] for k in after})
 
 
 class KeptConnections:
