@@ -39,22 +39,22 @@ json_object *load_row_to_json(const struct load_row *r, int64_t now_us)
     return o;
 }
 
-json_object *overlay_view_json(const struct overlay *v)
+json_object *overlay_view_json(const struct overlay *o)
 {
-    json_object *o = jx_object();
-    json_set_text(o, "model_id", v->key);
-    json_set_text(o, "node_name", v->node_name);
-    json_set_text(o, "file_name", v->file_name);
-    jx_set_int(o, "bytes_sent", v->bytes_sent);
-    jx_set_int(o, "total_bytes", v->total_bytes);
-    jx_set_double(o, "progress", v->progress);
-    json_set_text(o, "speed", v->speed);
-    jx_set_int(o, "file_index", v->file_index);
-    jx_set_int(o, "total_files", v->total_files);
-    json_set_text(o, "message", v->message);
-    json_set_text(o, "started_at", v->started_at);
-    json_set_text(o, "claim", v->claim);
-    json_set_text(o, "session", v->session);
-    json_set_time(o, "stamp", v->stamp_us);
-    return o;
+    json_object *json = jx_object();
+    json_set_text(json, "model_id", o->key);
+    json_set_text(json, "node_name", o->node_name);
+    json_set_text(json, "file_name", o->file_name);
+    jx_set_int(json, "bytes_sent", o->bytes_sent);
+    jx_set_int(json, "total_bytes", o->total_bytes);
+    jx_set_double(json, "progress", o->progress);
+    json_set_text(json, "speed", o->speed);
+    jx_set_int(json, "file_index", o->file_index);
+    jx_set_int(json, "total_files", o->total_files);
+    json_set_text(json, "message", o->message);
+    json_set_text(json, "started_at", o->started_at);
+    json_set_text(json, "claim", o->claim);
+    json_set_text(json, "session", o->session);
+    json_set_time(json, "stamp", o->stamp_us);
+    return json;
 }

@@ -32,21 +32,22 @@ static int by_overlay_key(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
+/* Pointers to all of them, sorted, NULL after the last. */
 static const struct load_row **rows_by_key(const struct ops_input *in)
 {
-    const struct load_row **p = mem_calloc(in->rows + 1, sizeof(*p));
+    const struct load_row **p = mem_calloc(in->rows + 1, sizeof(const struct load_row *));
     for (size_t i = 0; i < in->rows; i++)
         p[i] = &in->row[i];
-    qsort(p, in->rows, sizeof(*p), by_row_key);
+    qsort(p, in->rows, sizeof(const struct load_row *), by_row_key);
     return p;
 }
 
 static const struct overlay **overlays_by_key(const struct ops_input *in)
 {
-    const struct overlay **p = mem_calloc(in->overlays + 1, sizeof(*p));
+    const struct overlay **p = mem_calloc(in->overlays + 1, sizeof(const struct overlay *));
     for (size_t i = 0; i < in->overlays; i++)
         p[i] = &in->overlay[i];
-    qsort(p, in->overlays, sizeof(*p), by_overlay_key);
+    qsort(p, in->overlays, sizeof(const struct overlay *), by_overlay_key);
     return p;
 }
 
@@ -107,9 +108,9 @@ static void lay_overlay(const struct load_row *row, const struct overlay *o, str
     out->progress = whole_percent(o->progress);
 }
 
-static void add_staging(const struct load_row *row, const struct overlay *o, struct ops_list *out)
+static void add_staging(
+    const char *key, const struct load_row *row, const struct overlay *o, struct ops_list *out)
 {
-    const char *key = row ? row->key : o->key;
     size_t size = sizeof(STAGING_PREFIX) + strlen(key);
     char *id = mem_alloc(size);
     memcpy(id, STAGING_PREFIX, sizeof(STAGING_PREFIX) - 1);
@@ -128,8 +129,8 @@ static void add_staging(const struct load_row *row, const struct overlay *o, str
         lay_overlay(row, o, e);
 }
 
-/* What one key shows. At least one of row and o is there. */
-static void merge_key(const struct load_row *row, const struct overlay *o,
+/* What one key shows. row and o are NULL when there is none. */
+static void merge_key(const char *key, const struct load_row *row, const struct overlay *o,
     const struct ops_input *in, struct ops_list *out)
 {
     if (row && hides_overlay(row))
@@ -140,9 +141,9 @@ static void merge_key(const struct load_row *row, const struct overlay *o,
     }
     bool staging = row && row->state == LOAD_STAGING;
     if (o)
-        add_staging(staging ? row : NULL, o, out);
+        add_staging(key, staging ? row : NULL, o, out);
     else if (staging && !load_is_stale(row, in->rows_now_us))
-        add_staging(row, NULL, out);
+        add_staging(key, row, NULL, out);
 }
 
 static int by_progress_id_job(const void *a, const void *b)
@@ -155,25 +156,31 @@ static int by_progress_id_job(const void *a, const void *b)
     return order ? order : strcmp(x->job_id, y->job_id);
 }
 
+/* Which of the two comes first by key; NULL comes last. 0: both are of one key. */
+static int compare_keys(const struct load_row *row, const struct overlay *o)
+{
+    if (!row || !o)
+        return row ? -1 : 1;
+    return strcmp(row->key, o->key);
+}
+
 void ops_merge(const struct ops_input *in, struct ops_list *out)
 {
-    cleanup_free const struct load_row **row = rows_by_key(in);
-    cleanup_free const struct overlay **overlay = overlays_by_key(in);
+    cleanup_free const struct load_row **rows = rows_by_key(in);
+    cleanup_free const struct overlay **overlays = overlays_by_key(in);
     struct ops_list list = OPS_LIST_INIT;
     list.entry = mem_calloc(in->rows + in->overlays + 1, sizeof(*list.entry));
 
-    size_t r = 0;
-    size_t o = 0;
-    while (r < in->rows || o < in->overlays) {
-        int order = r == in->rows ? 1 : -1;
-        if (r < in->rows && o < in->overlays)
-            order = strcmp(row[r]->key, overlay[o]->key);
-        merge_key(order <= 0 ? row[r] : NULL, order >= 0 ? overlay[o] : NULL, in, &list);
-        const char *key = order <= 0 ? row[r]->key : overlay[o]->key;
-        while (o < in->overlays && strcmp(overlay[o]->key, key) == 0)
-            o++;
+    const struct load_row *const *row = rows;
+    const struct overlay *const *o = overlays;
+    while (*row || *o) {
+        int order = compare_keys(*row, *o);
+        const char *key = order <= 0 ? (*row)->key : (*o)->key;
+        merge_key(key, order <= 0 ? *row : NULL, order >= 0 ? *o : NULL, in, &list);
         if (order <= 0)
-            r++;
+            row++;
+        while (*o && strcmp((*o)->key, key) == 0)
+            o++;
     }
     if (list.n > 1)
         qsort(list.entry, list.n, sizeof(*list.entry), by_progress_id_job);

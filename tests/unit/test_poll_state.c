@@ -244,6 +244,53 @@ static void a_block_with_any_byte_changed_is_safe(void **state)
     }
 }
 
+/* Where the first row lies, told by its claim. */
+static char *first_row(struct buf *block)
+{
+    char *claim = memmem(block->data, block->len, ROWS[0].claim, sizeof(ROWS[0].claim));
+    assert_non_null(claim);
+    return claim - offsetof(struct load_row, claim);
+}
+
+static void assert_refused(const struct buf *block)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(unpack_exact(block->data, block->len, &e), -1);
+    assert_int_equal(e.code, ERR_INVALID);
+}
+
+static void texts_and_claims_must_end_within_the_block(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    block.data[block.len - 1] = 'x';
+    assert_refused(&block);
+    block.data[block.len - 1] = '\0';
+
+    char *row = first_row(&block);
+    row[offsetof(struct load_row, claim) + sizeof(ROWS[0].claim) - 1] = 'x';
+    assert_refused(&block);
+}
+
+static void a_text_outside_the_block_is_refused(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    char *row = first_row(&block);
+    const char *pool = row + 2 * sizeof(struct load_row) + sizeof(struct overlay);
+    uintptr_t size = (uintptr_t)(block.data + block.len - pool);
+    uintptr_t offset = size - 1; /* the last end of a text: an empty one */
+    memcpy(row + offsetof(struct load_row, key), &offset, sizeof(offset));
+    assert_int_equal(unpack_exact(block.data, block.len, NULL), 0);
+    offset = size;
+    memcpy(row + offsetof(struct load_row, key), &offset, sizeof(offset));
+    assert_refused(&block);
+}
+
 static void a_foreign_block_is_refused(void **state)
 {
     (void)state;
@@ -264,6 +311,8 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_marks_the_buffer),
         cmocka_unit_test(a_block_cut_anywhere_is_refused),
         cmocka_unit_test(a_block_with_any_byte_changed_is_safe),
+        cmocka_unit_test(texts_and_claims_must_end_within_the_block),
+        cmocka_unit_test(a_text_outside_the_block_is_refused),
         cmocka_unit_test(a_foreign_block_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
