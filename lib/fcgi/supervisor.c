@@ -107,7 +107,7 @@ static void start_failed(struct worker *w, const char *what)
 static void start(struct supervisor *s, struct worker *w)
 {
     int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+    if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0) {
         start_failed(w, "pipe2");
         return;
     }
@@ -231,12 +231,27 @@ static void replace(struct worker *w)
     w->ready = false;
 }
 
+/* The byte came: ready. End of file: it will not say so any more; its deadline or its end decides. */
+static void read_ready(struct supervisor *s, struct worker *w)
+{
+    char byte = 0;
+    w->ready = read(w->ready_fd, &byte, 1) == 1;
+    close_ready(w);
+    if (w->ready) {
+        log_info(LOG_MSG("worker ready"), LOG_I("pid", w->pid), LOG_I("generation", w->generation),
+            LOG_I("after_ms", (clock_mono_ns() - w->started_ns) / NS_PER_MS));
+        check_next(s);
+    }
+}
+
 static void worker_ended(struct supervisor *s, struct worker *w, int status)
 {
     char how[64];
     char why[ERR_MSG_SIZE];
     pid_t pid = w->pid;
     describe(status, how);
+    if (w->ready_fd >= 0 && !w->told)
+        read_ready(s, w); /* it may have been ready for a moment */
     w->pid = 0;
     close_ready(w);
     if (w->told) {
@@ -271,19 +286,6 @@ static void reap(struct supervisor *s)
         if (s->workers[i].pid != 0 || !s->workers[i].told)
             s->workers[kept++] = s->workers[i];
     s->n_workers = kept;
-}
-
-/* The byte came: ready. End of file: it will not say so any more; its deadline or its end decides. */
-static void read_ready(struct supervisor *s, struct worker *w)
-{
-    char byte = 0;
-    w->ready = read(w->ready_fd, &byte, 1) == 1;
-    close_ready(w);
-    if (w->ready) {
-        log_info(LOG_MSG("worker ready"), LOG_I("pid", w->pid), LOG_I("generation", w->generation),
-            LOG_I("after_ms", (clock_mono_ns() - w->started_ns) / NS_PER_MS));
-        check_next(s);
-    }
 }
 
 static int64_t ready_deadline(const struct supervisor *s, const struct worker *w)
