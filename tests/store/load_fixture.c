@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/store/load_fixture.h"
+
+struct load_fixture fx;
+
+struct db *fx_new_db(void)
+{
+    struct db_options o = stores_options(&fx.stores, fx.prepared, &LOAD_JOB_STMTS, 1);
+    return db_new(&o);
+}
+
+int fx_setup(void **state)
+{
+    (void)state;
+    stores_init(&fx.stores, true);
+    return 0;
+}
+
+int fx_teardown(void **state)
+{
+    (void)state;
+    stores_fini(&fx.stores);
+    return 0;
+}
+
+int fx_connect_prepared(void **state)
+{
+    (void)state;
+    fx.prepared = true;
+    fx.db = fx_new_db();
+    return 0;
+}
+
+int fx_connect_plain(void **state)
+{
+    (void)state;
+    fx.prepared = false;
+    fx.db = fx_new_db();
+    return 0;
+}
+
+int fx_clear(void **state)
+{
+    (void)state;
+    db_close(fx.db);
+    fx.db = NULL;
+    fx_sql("TRUNCATE model_load_jobs, load_job_claims");
+    return 0;
+}
+
+void fx_ok(int result, const struct err *e, const char *what)
+{
+    if (result < 0)
+        fail_msg("%s: %s: %s", what, err_name(e->code), e->msg);
+    assert_int_equal(result, 0);
+}
+
+void fx_fails(int result, const struct err *e, enum err_code code, const char *part)
+{
+    assert_int_equal(result, -1);
+    if (e->code != code || strstr(e->msg, part) == NULL)
+        fail_msg("%s: %s, where %s with \"%s\" was due", err_name(e->code), e->msg, err_name(code),
+            part);
+}
+
+void fx_claim(const char *key, const char *owner, char token[TOKEN_HEX_SIZE])
+{
+    struct err e = ERR_INIT;
+    const struct load_claimant who = { .owner = owner, .overlay_claim = "" };
+    cleanup_load_rows struct load_rows out = LOAD_ROWS_INIT;
+    ok(load_claim(fx.db, key, &who, &out, token, &e));
+}
+
+void fx_sql(const char *sql)
+{
+    stores_sql(&fx.stores, sql);
+}
+
+void fx_value(const char *sql, const char *expected)
+{
+    cleanup_free char *value = stores_value(&fx.stores, sql);
+    if (strcmp(value, expected) != 0)
+        fail_msg("%s is '%s', not '%s'", sql, value, expected);
+}
+
+void fx_age(const char *key, const char *interval)
+{
+    char sql[800];
+    assert_int_equal(
+        str_format(sql, sizeof sql,
+            "WITH j AS (UPDATE model_load_jobs SET last_progress = last_progress - interval '%s',"
+            " updated_at = updated_at - interval '%s', created_at = created_at - interval '%s'"
+            " WHERE tracking_key = '%s' RETURNING tracking_key, created_at)"
+            " UPDATE load_job_claims c SET claimed_created_at = j.created_at FROM j"
+            " WHERE c.tracking_key = j.tracking_key",
+            interval, interval, interval, key),
+        0);
+    fx_sql(sql);
+}
