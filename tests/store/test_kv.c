@@ -497,6 +497,19 @@ static void test_a_subscription_hears_waits_and_stops(void **state)
     assert_null(message);
 }
 
+static void test_subscribing_anew_leaves_the_old_channel(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    cleanup_kv struct kv *ear = patient();
+    cleanup_kv struct kv *mouth = patient();
+    assert_int_equal(kv_subscribe(ear, "old", &e), 0);
+    assert_int_equal(kv_subscribe(ear, "new", &e), 0);
+    (void)COUNTS(mouth, T("PUBLISH"), T("old"), T("one"));
+    assert_int_equal(COUNTS(mouth, T("PUBLISH"), T("new"), T("two")), 1);
+    hears(ear, "two");
+}
+
 static void test_a_subscription_notices_the_end_of_redis(void **state)
 {
     (void)state;
@@ -568,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_redis_is_a_defect),
         cmocka_unit_test(test_while_redis_loads_its_data_it_is_not_asked),
         cmocka_unit_test(test_a_subscription_hears_waits_and_stops),
+        cmocka_unit_test(test_subscribing_anew_leaves_the_old_channel),
         cmocka_unit_test(test_a_subscription_notices_the_end_of_redis),
         cmocka_unit_test(test_password_and_database_and_the_password_in_no_text),
     };
