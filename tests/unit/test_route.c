@@ -13,6 +13,7 @@ static const struct web_route ROUTES[] = {
     { "GET", "/api/operations", NULL, 0, 0 },
     { "GET", "/api/operations/history", NULL, 0, 0 },
     { "DELETE", "/api/operations/history", NULL, 0, 0 },
+    { "GET", "/api/operations/{jobID}", NULL, 0, 0 },
     { "POST", "/api/operations/{jobID}/cancel", NULL, 0, 0 },
     { "GET", "/api/v1/staging/{key}", NULL, 0, 0 },
     { "PUT", "/api/v1/staging/{key}", NULL, 0, 0 },
@@ -176,6 +177,8 @@ static void wrong_method_tells_the_right_ones(void **state)
     assert_int_equal(find("PATCH", "/api/v1/staging/k", &m, &e), -1);
     assert_int_equal(e.code, ERR_METHOD);
     assert_string_equal(m.allow, "GET, HEAD, PUT, DELETE");
+    assert_int_equal(find("PATCH", "/api/operations/history", &m, &e), -1);
+    assert_string_equal(m.allow, "GET, HEAD, DELETE"); /* each once */
     assert_int_equal(find("OPTIONS", "/api/operations", &m, &e), -1);
     assert_int_equal(e.code, ERR_METHOD);
     assert_string_equal(m.allow, "GET, HEAD");
@@ -194,6 +197,7 @@ static void decodes_into_the_room_there_is(void **state)
     assert_string_equal(dst, "a A");
     assert_int_equal(percent_decode("abcd", 4, true, dst, sizeof(dst), &e), -1);
     assert_int_equal(e.code, ERR_INVALID);
+    assert_int_equal(percent_decode("abcdefghijklmnop", 16, true, dst, sizeof(dst), &e), -1);
     assert_int_equal(percent_decode("", 0, true, dst, 0, &e), -1);
     assert_int_equal(percent_decode("", 0, true, dst, 1, &e), 0);
     assert_string_equal(dst, "");

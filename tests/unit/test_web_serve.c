@@ -412,7 +412,11 @@ static void a_matching_tag_is_answered_without_a_body(void **state)
     r = request("PUT", "/things/a");
     set_body(&r, "{}", "2", "application/json");
     set_env(&r, "HTTP_IF_NONE_MATCH", "*");
-    expect(&f, &r, "200 ", "\r\n\r\n{}"); /* only what GET gives */
+    web_serve(&r, &f.server); /* only what GET gives has a tag and may be kept */
+    assert_string_equal(r.out.data, "Status: 200 OK\r\nContent-Type: application/json\r\n"
+                                    "Content-Length: 2\r\nCache-Control: no-store\r\n"
+                                    "X-Request-Id: server-id-1\r\n\r\n{}");
+    buf_free(&r.out);
     end(&f);
 }
 
