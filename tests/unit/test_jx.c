@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <locale.h>
-#include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -205,6 +205,38 @@ static void builds_members_in_order(void **state)
                                   "\"v\":null,\"u\":[{\"path\":\"/a/\\\"b\\\"\"}]}");
 }
 
+static void *parse_and_print(void *arg)
+{
+    uintptr_t wrong = 0;
+    (void)arg;
+    for (int i = 0; i < 200; i++) {
+        struct err e = ERR_INIT;
+        cleanup_json json_object *in = NULL;
+        cleanup_json json_object *o = jx_object();
+        cleanup_buf struct buf out = BUF_INIT(TEXT_MAX);
+        double d = 0;
+        if (parse(TEXT("{\"d\":78.27}"), &in, &e) < 0 || !jx_get_double(in, "d", &d))
+            return (void *)1;
+        jx_set_double(o, "d", d);
+        jx_print(o, &out);
+        wrong |= strcmp(out.data, "{\"d\":78.27}") != 0;
+    }
+    return (void *)wrong; /* cmocka's asserts are for the main thread */
+}
+
+static void threads_do_not_disturb_each_other(void **state)
+{
+    pthread_t thread[4];
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, parse_and_print, NULL), 0);
+    for (size_t i = 0; i < 4; i++) {
+        void *wrong = NULL;
+        assert_int_equal(pthread_join(thread[i], &wrong), 0);
+        assert_null(wrong);
+    }
+}
+
 static void is_the_same_under_a_decimal_comma(void **state)
 {
     static const char *const NAMES[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE" };
@@ -221,6 +253,7 @@ static void is_the_same_under_a_decimal_comma(void **state)
     assert_int_equal(parse(TEXT("{\"d\":1.5}"), &o, &e), 0);
     assert_true(jx_get_double(o, "d", &d));
     assert_true(d > 1.49 && d < 1.51);
+    threads_do_not_disturb_each_other(state);
     (void)setlocale(LC_NUMERIC, "C");
 }
 
@@ -300,6 +333,7 @@ int main(void)
         cmocka_unit_test(limits_size),
         cmocka_unit_test(prints_doubles_shortest),
         cmocka_unit_test(builds_members_in_order),
+        cmocka_unit_test(threads_do_not_disturb_each_other),
         cmocka_unit_test(is_the_same_under_a_decimal_comma),
         cmocka_unit_test(reads_whole_numbers_only),
         cmocka_unit_test(takes_no_saturated_integer),
