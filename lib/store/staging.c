@@ -332,8 +332,10 @@ static int take(struct kv *kv, int type, redisReply **out, struct err *e)
     cleanup_reply redisReply *r = NULL;
     if (kv_take(kv, &r, e) < 0)
         return -1;
-    if (r->type == REDIS_REPLY_ERROR)
-        return kv_refused(r, e);
+    if (r->type == REDIS_REPLY_ERROR) {
+        (void)kv_refused(r, e);
+        return -1;
+    }
     if (r->type != type)
         return err_set(e, ERR_INTERNAL, "redis: a reply of the wrong type");
     *out = STEAL(r);
