@@ -224,6 +224,21 @@ static void keys_are_matched_whatever_their_order(void **state)
     }
 }
 
+static void neighbouring_keys_do_not_touch_each_other(void **state)
+{
+    struct scene *s = scene(state);
+    add_overlay(s, "b");
+    add_row(s, "a", LOAD_STAGING);
+    add_row(s, "c", LOAD_LOADING);
+    merge(s);
+    assert_int_equal(s->out.n, 2);
+    assert_string_equal(s->out.entry[0].name, "a");
+    assert_int_equal(s->out.entry[0].progress, 25);
+    assert_string_equal(s->out.entry[0].message, "");
+    assert_string_equal(s->out.entry[1].name, "b");
+    assert_null(s->out.entry[1].node_id);
+}
+
 static void of_two_overlays_with_one_key_the_first_counts(void **state)
 {
     struct scene *s = scene(state);
@@ -624,6 +639,7 @@ int main(void)
         SCENE(an_empty_overlay_node_name_leaves_the_rows),
         SCENE(an_empty_node_id_of_a_row_is_present),
         SCENE(keys_are_matched_whatever_their_order),
+        SCENE(neighbouring_keys_do_not_touch_each_other),
         SCENE(of_two_overlays_with_one_key_the_first_counts),
         SCENE(progress_is_truncated_not_rounded),
         SCENE(progress_is_clamped),
