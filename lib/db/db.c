@@ -256,7 +256,6 @@ void db_txn_end(struct db_txn *t)
     if (!t->open)
         return;
     struct db *db = t->db;
-    struct db_verdict last = db->last; /* db_retry() and db_missing_table() still ask for it */
     t->open = false;
     if (db->conn != NULL) {
         cleanup_pgresult PGresult *res = NULL;
@@ -264,7 +263,6 @@ void db_txn_end(struct db_txn *t)
             conn_drop(db);
     }
     db->in_txn = false;
-    db->last = last;
 }
 
 int db_retry(

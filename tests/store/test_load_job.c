@@ -95,6 +95,30 @@ static void bytes_are_written_once_a_second_but_always_answered(void **state)
     fx_value("SELECT bytes_sent FROM model_load_jobs", "60");
 }
 
+/* In a transaction now() stands still, so that the second has a sharp edge. */
+static void a_second_is_a_second(void **state)
+{
+    static const struct db_stmt WROTE = { "t_wrote",
+        "UPDATE model_load_jobs SET last_progress = now() - $1::bigint * interval '1 ms'", 1 };
+    struct err e = ERR_INIT;
+    char token[TOKEN_HEX_SIZE];
+    bool changed = false;
+    struct load_update u = LOAD_UPDATE_INIT;
+
+    (void)state;
+    fx_claim("m", "alice", token);
+    for (int late = 0; late < 2; late++) {
+        cleanup_txn struct db_txn t = DB_TXN_INIT;
+        cleanup_load_rows struct load_rows out = LOAD_ROWS_INIT;
+        ok(db_begin(fx.db, &t, &e));
+        ok(db_exec(fx.db, &WROTE, DB_ARGS(DB_INT8(late ? 1001 : 1000)), NULL, &e));
+        u.total_bytes = 10 + late;
+        ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+        ok(db_commit(&t, &e));
+        fx_value("SELECT total_bytes FROM model_load_jobs", late ? "11" : "0");
+    }
+}
+
 static void first_bytes_and_a_new_state_are_written_at_once(void **state)
 {
     struct err e = ERR_INIT;
@@ -247,10 +271,12 @@ static void the_list_is_in_byte_order(void **state)
     assert_int_equal(out.n, 0);
     assert_true(out.now_us > 0); /* the clock comes without rows too */
     load_rows_free(&out);
+    fx_sql("ALTER TABLE model_load_jobs ALTER tracking_key TYPE varchar(255) COLLATE \"en-x-icu\"");
     fx_sql(
         "INSERT INTO model_load_jobs (tracking_key, state, updated_at) SELECT k, 'staging', now()"
         " FROM unnest(ARRAY['\xc3\xa4', 'a:b', 'B', 'a/b', 'a', 'a b']) k");
     ok(load_list(fx.db, &out, &e));
+    fx_sql("ALTER TABLE model_load_jobs ALTER tracking_key TYPE varchar(255) COLLATE \"default\"");
     assert_int_equal(out.n, sizeof KEYS / sizeof KEYS[0]);
     for (size_t i = 0; i < out.n; i++)
         assert_string_equal(out.row[i].key, KEYS[i]);
@@ -349,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FX_BOTH(missing_and_empty_fields_leave_stored_ones_alone),
         FX_BOTH(bytes_are_written_once_a_second_but_always_answered),
+        FX_BOTH(a_second_is_a_second),
         FX_BOTH(first_bytes_and_a_new_state_are_written_at_once),
         FX_BOTH(heartbeats_do_not_count_as_bytes),
         FX_BOTH(a_failed_load_is_seen_for_15_s_and_then_gone),
