@@ -36,10 +36,8 @@ size_t metrics_size(void)
 
 void metrics_attach(void *memory)
 {
-    _Atomic int64_t *old = values;
-
     values = memory;
-    for (int m = 0; m < METRIC__COUNT && old == own; m++)
+    for (int m = 0; m < METRIC__COUNT; m++)
         metric_add((enum metric)m, atomic_exchange_explicit(&own[m], 0, memory_order_relaxed));
 }
 

@@ -73,7 +73,7 @@ static void long_text_is_cut_at_a_whole_character(void **state)
         for (int i = 0; i < ERR_MSG_SIZE; i++)
             memcpy(text + shift + 3 * i, "€", 4);
         err_set(&e, ERR_INVALID, "%s", text);
-        assert_true(strlen(e.msg) > ERR_MSG_SIZE - 4);
+        assert_in_range(strlen(e.msg), ERR_MSG_SIZE - 3, ERR_MSG_SIZE - 1);
         assert_true(str_utf8_valid(e.msg, strlen(e.msg)));
     }
 }

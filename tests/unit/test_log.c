@@ -183,7 +183,7 @@ static void no_length_breaks_a_line(void **state)
     char id[600] = "";
 
     (void)state;
-    memset(id, 'i', sizeof id - 1);
+    memset(id, ' ', sizeof id - 1);
     log_set_request(id);
     memset(value, ' ', 3700);
     for (size_t size = 3700; size < sizeof value - 1; size += 3) {
@@ -196,7 +196,7 @@ static void no_length_breaks_a_line(void **state)
             quotes++;
         assert_int_equal(quotes % 2, 0);
         assert_true(strlen(text) <= LINE_MAX_SIZE);
-        assert_true(str_ends(text, "…\n"));
+        assert_true(str_ends(text, "…\"\n"));
     }
 }
 
@@ -257,7 +257,9 @@ static void errno_is_left_alone(void **state)
 {
     (void)state;
     begin();
-    close(STDERR_FILENO);
+    /* poll(2) finds it writable, write(2) does not. */
+    cleanup_fd int read_only = open("/dev/null", O_RDONLY);
+    assert_int_equal(dup2(read_only, STDERR_FILENO), STDERR_FILENO);
     errno = ENOENT;
     log_info(LOG_MSG("x"));
     assert_int_equal(errno, ENOENT);
