@@ -36,10 +36,7 @@ const char *stores_redis(void)
 
 const char *stores_sql_folder(void)
 {
-    const char *srcdir = getenv("srcdir");
-    static char path[4096];
-    (void)str_format(path, sizeof path, "%s/sql", str_empty(srcdir) ? TOP_SRCDIR : srcdir);
-    return path;
+    return TOP_SRCDIR "/sql";
 }
 
 const char *stores_prefix(void)

@@ -514,6 +514,16 @@ static void a_held_row_is_a_timeout_but_no_outage(void **state)
     breaker_fini(&breaker);
 }
 
+static void readiness_is_an_answer_with_the_clock(void **state)
+{
+    struct err e = ERR_INIT;
+    int64_t offset = 0;
+
+    (void)state;
+    ok(ready_postgres(db, &e));
+    assert_true(db_clock_offset_us(&offset));
+}
+
 static void a_url_never_shows_in_an_error(void **state)
 {
     static const char *const URLS[] = {
@@ -578,6 +588,7 @@ int main(void)
         BOTH(the_two_halves_of_a_query_leave_time_in_between),
         BOTH(a_deadline_holds_and_a_passed_one_costs_no_connection),
         BOTH(a_held_row_is_a_timeout_but_no_outage),
+        BOTH(readiness_is_an_answer_with_the_clock),
         BOTH(a_url_never_shows_in_an_error),
         BOTH(a_database_that_is_not_utf8_is_refused),
     };
