@@ -2,8 +2,14 @@
 #ifndef WB_OPS_SCENE_H
 #define WB_OPS_SCENE_H
 
-/* What tests of the merge are written with: a few rows and overlays, and the list that comes of them. To
- * be included after cmocka.h. */
+/* What tests of the merge are written with: a few rows and overlays, and the list that comes of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "model/ops.h"
 
