@@ -181,7 +181,7 @@ static const char *body_bytes(const struct web_reply *r)
     return r->body.data != NULL ? r->body.data : "";
 }
 
-const char *reply_body(const struct web_reply *r, size_t *size)
+const char *reply_bytes(const struct web_reply *r, size_t *size)
 {
     *size = body_size(r);
     return body_bytes(r);

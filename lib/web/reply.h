@@ -51,7 +51,7 @@ int reply_status_of(enum err_code code);
 void reply_revalidate(struct web_reply *r, bool tagged, const char *if_none_match);
 
 /* The bytes of the body, borrowed from r; never NULL. */
-const char *reply_body(const struct web_reply *r, size_t *size);
+const char *reply_bytes(const struct web_reply *r, size_t *size);
 
 /* CGI header lines and the empty line for the reply: status, type, length, ETag, cache, request id. */
 void reply_head(const struct web_reply *r, const char *request_id, struct buf *out);

@@ -98,7 +98,6 @@ static int split(const char *uri, struct path *p, struct err *e)
     const char *end = at + size;
     char *dst = p->text;
 
-    p->n = 0;
     if (*at != '/')
         return err_set(e, ERR_INVALID, "the path must start with '/'");
     if (size > ROUTE_PATH_MAX)
@@ -156,7 +155,7 @@ static int take_params(
     size_t used = 0;
     size_t params = 0;
     const char *pattern = route->pattern;
-    for (size_t i = 0; *pattern == '/'; i++) {
+    for (size_t i = 0; i < p->n && *pattern == '/'; i++) {
         size_t size = strcspn(++pattern, "/");
         if (pattern[0] == '{') {
             size_t length = strlen(p->segment[i]) + 1;
@@ -198,7 +197,7 @@ static void allow(char *list, size_t size, const char *method)
 int route_find(const struct web_route *routes, size_t n, const char *method, const char *uri,
     struct route_match *m, struct err *e)
 {
-    struct path p;
+    struct path p = { .n = 0 };
     m->allow[0] = '\0';
     if (split(uri, &p, e) < 0)
         return -1;

@@ -199,7 +199,7 @@ static void send_reply(struct web_thread *t, const struct web_req *req, struct w
     size_t size = 0;
     buf_clear(&t->head);
     reply_head(reply, req->request_id, &t->head);
-    const char *body = reply_body(reply, &size);
+    const char *body = reply_bytes(reply, &size);
     if (req->method != NULL && strcmp(req->method, "HEAD") == 0)
         size = 0;
     const int64_t took_ns = clock_mono_ns() - began_ns;

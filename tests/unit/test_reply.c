@@ -36,7 +36,7 @@ static void expect_head(const struct web_reply *r, const char *head)
 static void expect_body(const struct web_reply *r, const char *body)
 {
     size_t size = 0;
-    const char *bytes = reply_body(r, &size);
+    const char *bytes = reply_bytes(r, &size);
     assert_int_equal(size, strlen(body));
     assert_memory_equal(bytes, body, size);
 }
