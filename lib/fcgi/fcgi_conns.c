@@ -47,10 +47,11 @@ static void listen_again(struct set *s, int64_t now_ns)
     s->listening = epoll_ctl(s->ep, EPOLL_CTL_ADD, s->o->listen_fd, &ev) == 0;
 }
 
-void set_listen(struct set *s, int64_t now_ns)
+bool set_listen(struct set *s, int64_t now_ns)
 {
     SET_LOCKED(s);
     listen_again(s, now_ns);
+    return s->listening;
 }
 
 /* Lock held. c is armed for one event; from then on it is whose the event is. */
@@ -91,15 +92,10 @@ void set_close(struct set *s, struct conn *c)
         stop_raise(s->wake_fd);
 }
 
-void set_rest(struct set *s, struct conn *c)
+bool set_rest(struct set *s, struct conn *c)
 {
-    bool armed = false;
-    {
-        SET_LOCKED(s);
-        armed = s->mode == SET_RUN && arm(s, c, EPOLL_CTL_MOD) == 0;
-    }
-    if (!armed)
-        set_close(s, c);
+    SET_LOCKED(s);
+    return s->mode == SET_RUN && arm(s, c, EPOLL_CTL_MOD) == 0;
 }
 
 /* Takes a place for one more connection. False at the limit: then nothing is accepted any more. */

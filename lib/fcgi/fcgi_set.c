@@ -110,7 +110,7 @@ static bool ticks(const struct hall *h)
 static void tend(struct hall *h, int64_t now_ns)
 {
     h->tended_at_ns = now_ns;
-    set_listen(h->set, now_ns);
+    (void)set_listen(h->set, now_ns);
     if (h->stop_at_ns != 0 && now_ns >= h->stop_at_ns)
         set_change_mode(h->set, SET_STOP);
     room_tend(&h->room, now_ns);
@@ -177,12 +177,11 @@ int fcgi_set_run(const struct fcgi_set_options *o, struct err *e)
     struct worker *workers = NULL;
     if (workers_start(&s, &workers, e) < 0)
         return -1;
-    set_listen(&s, clock_mono_ns());
-    if (s.listening) {
+    bool listens = set_listen(&s, clock_mono_ns());
+    if (listens) {
         say_ready(o->ready_fd);
         keep_hall(&h);
     }
     workers_join(&s, workers);
-    return s.mode != SET_RUN ? 0
-                             : err_set(e, ERR_INTERNAL, "the listening socket cannot be polled");
+    return listens ? 0 : err_set(e, ERR_INTERNAL, "the listening socket cannot be polled");
 }

@@ -44,12 +44,13 @@ struct set *set_lock(struct set *s);
  * one is closed. */
 void set_accept(struct set *s);
 
-/* Takes the listening socket (back) into ep when mode, max_conns and accept_at_ns let it. */
-void set_listen(struct set *s, int64_t now_ns);
+/* Takes the listening socket (back) into ep when mode, max_conns and accept_at_ns let it. Whether it is
+ * there now. */
+bool set_listen(struct set *s, int64_t now_ns);
 
-/* The caller, who owns c, gives it up: armed again to wait for its next request, or closed when the set
- * is being drained. */
-void set_rest(struct set *s, struct conn *c);
+/* The caller, who owns c, gives it up: armed again, it waits for its next request. False when the set is
+ * being drained: the caller keeps it. */
+bool set_rest(struct set *s, struct conn *c) WARN_UNUSED;
 void set_close(struct set *s, struct conn *c);
 
 /* ... to the waiting room, ... to a thread. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
 #include <fcgiapp.h>
 #include <pthread.h>
@@ -28,6 +29,20 @@ struct worker {
 
 enum after { AFTER_KEEP, AFTER_CLOSE, AFTER_LINGER };
 
+/* While the set is drained a connection ends with its answer, but its peer may have sent a request
+ * before it could know: what the socket has taken is served, what comes later its sender sees fail. */
+static void rest(struct worker *w, struct conn *c)
+{
+    if (set_rest(w->set, c))
+        return;
+    char byte = 0;
+    (void)shutdown(c->fd, SHUT_RD);
+    if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1)
+        set_enter_room(w->set, c);
+    else
+        set_close(w->set, c);
+}
+
 static void finish(struct worker *w, struct conn *c, enum after after)
 {
     buf_free(&c->held);
@@ -37,7 +52,7 @@ static void finish(struct worker *w, struct conn *c, enum after after)
         set_free_stream_place(w->set);
     c->streams = false;
     if (after == AFTER_KEEP) {
-        set_rest(w->set, c);
+        rest(w, c);
     } else if (after == AFTER_LINGER) {
         /* A peer that is still sending would lose the answer to a reset. */
         (void)shutdown(c->fd, SHUT_WR);
@@ -107,7 +122,9 @@ static void serve_held(struct worker *w, struct conn *c)
 /* A connection has become readable: looks what is there. */
 static void look(struct worker *w, struct conn *c)
 {
-    atomic_store(&c->idle, false);
+    /* taking it over from whoever armed it: reads what that thread wrote */
+    bool was_idle = atomic_exchange(&c->idle, false);
+    assert(was_idle);
     ssize_t n = recv(c->fd, w->window, FCGI_PEEK_SMALL, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         finish(w, c, AFTER_KEEP);
