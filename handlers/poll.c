@@ -108,7 +108,7 @@ static void ask_stores(struct poll_source *p)
     db_set_deadline(p->db, deadline_ns);
     kv_set_deadline(p->kv, deadline_ns);
     bool started = load_list_start(p->db, &e) == 0;
-    p->redis_up = staging_list(p->kv, &overlays, &e) == 0;
+    p->redis_up = staging_list(p->kv, &p->live_overlays, &overlays, &e) == 0;
     p->postgres_up = started && load_list_finish(p->db, &rows, &e) == 0;
 
     if (p->redis_up)

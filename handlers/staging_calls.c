@@ -112,7 +112,7 @@ int delete_staging(struct web_req *req, struct web_reply *reply, struct err *e)
 int get_staging_list(struct web_req *req, struct web_reply *reply, struct err *e)
 {
     cleanup_overlays struct overlays found = OVERLAYS_INIT;
-    if (staging_list(req->kv, &found, e) < 0)
+    if (staging_list(req->kv, NULL, &found, e) < 0)
         return -1;
     json_object *list = jx_array();
     for (size_t i = 0; i < found.n; i++)

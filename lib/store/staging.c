@@ -311,16 +311,62 @@ static void overlays_room(struct overlays *o, size_t n)
     o->json = mem_calloc(n == 0 ? 1 : n, sizeof *o->json);
 }
 
+/* The bytes that a value was parsed from, kept with it: most values are the same from one list to the
+ * next, and comparing costs a hundredth of parsing. */
+struct raw {
+    size_t size;
+    char data[];
+};
+
+static void raw_free(json_object *o, void *raw)
+{
+    (void)o;
+    free(raw);
+}
+
+static void keep_raw(json_object *json, const redisReply *value)
+{
+    struct raw *raw = mem_alloc(sizeof *raw + value->len);
+    raw->size = value->len;
+    memcpy(raw->data, value->str, value->len);
+    json_object_set_userdata(json, raw, raw_free);
+}
+
+/* A list that was read before, walked in step with the new one: both are in key order. */
+struct before {
+    const struct overlays *list; /* NULL: none */
+    size_t at;
+};
+
+static bool take_unchanged(
+    struct before *before, const char *key, const redisReply *value, struct overlays *o)
+{
+    const struct overlays *list = before->list;
+    while (list != NULL && before->at < list->n && strcmp(list->overlay[before->at].key, key) < 0)
+        before->at++;
+    if (list == NULL || before->at >= list->n || strcmp(list->overlay[before->at].key, key) != 0)
+        return false;
+    const struct raw *raw = json_object_get_userdata(list->json[before->at]);
+    if (raw->size != value->len || memcmp(raw->data, value->str, value->len) != 0)
+        return false;
+    o->overlay[o->n] = list->overlay[before->at];
+    o->json[o->n] = json_object_get(list->json[before->at]);
+    return true;
+}
+
 /* Adds the value that Redis has for key; what is no sound value is counted and skipped. */
-static void overlays_add(
-    struct overlays *o, const char *key, const redisReply *value, int64_t expires_ns)
+static void overlays_add(struct overlays *o, struct before *before, const char *key,
+    const redisReply *value, int64_t expires_ns)
 {
     if (value->type != REDIS_REPLY_STRING)
         return;
-    if (overlay_from_json(key, value->str, value->len, &o->overlay[o->n], &o->json[o->n], NULL) <
-        0) {
-        o->malformed++;
-        return;
+    if (!take_unchanged(before, key, value, o)) {
+        if (overlay_from_json(
+                key, value->str, value->len, &o->overlay[o->n], &o->json[o->n], NULL) < 0) {
+            o->malformed++;
+            return;
+        }
+        keep_raw(o->json[o->n], value);
     }
     o->overlay[o->n].expires_ns = expires_ns;
     o->n++;
@@ -356,9 +402,10 @@ int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err
         take(kv, REDIS_REPLY_INTEGER, &ttl, e) < 0 || take(kv, REDIS_REPLY_ARRAY, &value, e) < 0)
         return -1;
     overlays_room(&found, 1);
+    struct before none = { .list = NULL, .at = 0 };
     if (value->elements == 1)
-        overlays_add(
-            &found, key, value->element[0], ttl->integer > 0 ? now + ttl->integer * NS_PER_MS : 0);
+        overlays_add(&found, &none, key, value->element[0],
+            ttl->integer > 0 ? now + ttl->integer * NS_PER_MS : 0);
     *out = found;
     found = (struct overlays)OVERLAYS_INIT;
     return out->n == 0 ? 1 : 0;
@@ -450,8 +497,8 @@ static size_t part(const struct members *m, size_t from)
     return m->n - from < MGET_MAX ? m->n - from : MGET_MAX;
 }
 
-static int read_values(
-    struct kv *kv, const struct members *m, int64_t now_ns, struct overlays *out, struct err *e)
+static int read_values(struct kv *kv, const struct members *m, int64_t now_ns,
+    struct before *before, struct overlays *out, struct err *e)
 {
     for (size_t at = 0; at < m->n; at += MGET_MAX)
         if (append_mget(kv, &m->member[at], part(m, at), e) < 0)
@@ -465,14 +512,15 @@ static int read_values(
             return err_set(e, ERR_INTERNAL, "redis: MGET answered too few values");
         for (size_t i = 0; i < n; i++) {
             const struct member *one = &m->member[at + i];
-            overlays_add(out, one->key, r->element[i], now_ns + one->left_ms * NS_PER_MS);
+            overlays_add(out, before, one->key, r->element[i], now_ns + one->left_ms * NS_PER_MS);
         }
     }
     return 0;
 }
 
-int staging_list(struct kv *kv, struct overlays *out, struct err *e)
+int staging_list(struct kv *kv, const struct overlays *before, struct overlays *out, struct err *e)
 {
+    struct before walked = { .list = before, .at = 0 };
     cleanup_reply redisReply *time = NULL;
     cleanup_reply redisReply *index = NULL;
     cleanup_members struct members m = { .member = NULL, .n = 0, .malformed = 0 };
@@ -491,7 +539,7 @@ int staging_list(struct kv *kv, struct overlays *out, struct err *e)
     members_read(&m, index, redis_ms);
     overlays_room(&found, m.n);
     found.malformed = m.malformed;
-    if (read_values(kv, &m, now_ns, &found, e) < 0)
+    if (read_values(kv, &m, now_ns, &walked, &found, e) < 0)
         return -1;
     *out = found;
     found = (struct overlays)OVERLAYS_INIT;

@@ -49,8 +49,11 @@ int staging_forget(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
  * has one element. */
 int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err *e) WARN_UNUSED;
 
-/* All live overlays, in key order: index and one MGET. */
-int staging_list(struct kv *kv, struct overlays *out, struct err *e) WARN_UNUSED;
+/* All live overlays, in key order: index and one MGET. before: an earlier list of this thread, or NULL:
+ * values that are the same as there are not parsed again (they are shared: either list may be freed
+ * first). */
+int staging_list(
+    struct kv *kv, const struct overlays *before, struct overlays *out, struct err *e) WARN_UNUSED;
 
 /* The value as it is stored, and back. parse: -1 when it is malformed (it then counts as absent). */
 json_object *overlay_to_json(const struct overlay *o);

@@ -105,7 +105,7 @@ struct overlays must_list(void)
 {
     struct err e = ERR_INIT;
     struct overlays o = OVERLAYS_INIT;
-    if (staging_list(staging_kv, &o, &e) < 0)
+    if (staging_list(staging_kv, NULL, &o, &e) < 0)
         fail_msg("%s", e.msg);
     return o;
 }

@@ -126,6 +126,31 @@ static void test_a_list_of_thousands_comes_whole_and_in_order(void **state)
         assert_true(strcmp(o.overlay[i - 1].key, o.overlay[i].key) < 0);
 }
 
+/* Values that did not change since an earlier list are shared with it; those that did are not. */
+static void test_a_list_after_another_says_what_is_stored_now(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    (void)must_report("a", report_of("s1", 1, 1));
+    (void)must_report("c", report_of("s1", 1, 1));
+    (void)must_report("d", report_of("s1", 1, 1));
+    struct overlays before = must_list();
+    must_end("a");
+    (void)must_report("b", report_of("s1", 1, 7));
+    (void)must_report("d", report_of("s1", 2, 9));
+    cleanup_overlays struct overlays now = OVERLAYS_INIT;
+    assert_int_equal(staging_list(staging_kv, &before, &now, &e), 0);
+    assert_int_equal(now.n, 3);
+    assert_ptr_equal(now.json[1], before.json[1]);
+    overlays_free(&before);
+    static const char *const KEYS[] = { "b", "c", "d" };
+    static const int64_t SENT[] = { 7, 1, 9 };
+    for (size_t i = 0; i < 3; i++) {
+        assert_string_equal(now.overlay[i].key, KEYS[i]);
+        assert_int_equal(now.overlay[i].bytes_sent, SENT[i]);
+    }
+}
+
 static void test_the_value_has_its_fields_in_order(void **state)
 {
     (void)state;
@@ -152,6 +177,7 @@ int main(void)
         TEST(test_missing_fields_have_defaults),
         TEST(test_odd_members_of_the_index_are_counted_or_left_to_others),
         TEST(test_a_list_of_thousands_comes_whole_and_in_order),
+        TEST(test_a_list_after_another_says_what_is_stored_now),
         TEST(test_the_value_has_its_fields_in_order),
     };
     return cmocka_run_group_tests(tests, staging_open, staging_close);
