@@ -407,7 +407,7 @@ static void test_without_redis_every_call_says_so(void **state)
     assert_int_equal(staging_end(staging_kv, "m", &e), -1);
     assert_int_equal(staging_get(staging_kv, "m", &o, &e), -1);
     assert_int_equal(e.code, ERR_UNAVAILABLE);
-    assert_int_equal(staging_list(staging_kv, &o, &e), -1);
+    assert_int_equal(staging_list(staging_kv, NULL, &o, &e), -1);
     assert_int_equal(e.code, ERR_UNAVAILABLE);
     assert_int_equal(changes_publish(staging_kv, "here", &e), -1);
     assert_null(o.overlay);
