@@ -108,9 +108,10 @@ stage_lint() {
     local status=0 last
     timeout "$LIMIT" "$ROOT/tests/lint/run.sh" >"$WORK/lint.log" 2>&1 </dev/null || status=$?
     last=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$WORK/lint.log" | tail -n 1) || last=
-    ((status == 0)) || tail -n 100 "$WORK/lint.log"
+    ((status == 0)) || head -n 400 "$WORK/lint.log"
+    grep -E '^(ok|FAIL|skip) ' "$WORK/lint.log" || true
     if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
-        count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+        count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "$(grep -c '^skip ' "$WORK/lint.log")"
     elif ((status == 0)); then
         count 1 0
     fi

@@ -4,13 +4,14 @@
 # if its working folder is the service's own and its program is the right one: that finds workers whose
 # parent was killed, and never takes a reused process number for ours.
 
-# Sets RUN, PG_DATA, PG_SOCKETS, REDIS_SOCKET. Unix socket paths have at most 107 bytes, and [runtime] dir 80.
+# Sets RUN, PG_DATA, PG_SOCKETS, REDIS_SOCKET. Unix socket paths have at most 107 bytes, [runtime] dir 80, and nginx
+# wants them plain.
 find_places() {
     local hash
     hash=$(printf %s "$VAR" | sha256sum)
     hash=${hash:0:12}
     RUN=$VAR/run
-    ((${#RUN} <= 80)) || RUN=/tmp/wb-run-$(id -u)-$hash
+    [[ ${#RUN} -le 80 && ! $RUN =~ [^A-Za-z0-9_./+@,-] ]] || RUN=/tmp/wb-run-$(id -u)-$hash
     REDIS_SOCKET=$RUN/redis.sock
     PG_ELSEWHERE=/var/tmp/weighbridge-$(id -u)-$hash
     PG_DATA=$(readlink -f "$VAR/pg" 2>/dev/null || printf %s "$VAR/pg")
@@ -130,13 +131,24 @@ service_pids() {
             link=${link% (deleted)}
             [[ $comm == "${program:0:15}" || ${link##*/} == "$program" ]] && printf '%s\n' "$pid"
         done || true
+    [[ $name != operations ]] || guarded_pids
+}
+
+# Handlers keep others from looking into them, their folder included: only root sees that. Their arguments tell too.
+guarded_pids() {
+    local pid
+    for pid in $(pgrep -x weighbridge-ope || true); do
+        readlink "/proc/$pid/cwd" >/dev/null 2>&1 && continue
+        if tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF -- "$INI"; then printf '%s\n' "$pid"; fi
+    done 2>/dev/null
 }
 
 # The process we started, if it lives.
 leader() {
-    local pid
+    local pid pids
     { IFS= read -r pid <"$VAR/log/$1.pid"; } 2>/dev/null || return 1
-    service_pids "$1" | grep -qxF -- "$pid" || return 1
+    pids=$(service_pids "$1")
+    [[ $pid && $'\n'$pids$'\n' == *$'\n'"$pid"$'\n'* ]] || return 1
     printf '%s\n' "$pid"
 }
 
