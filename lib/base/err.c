@@ -8,6 +8,11 @@
 
 #include "base/str.h"
 
+/* The header's macros of these names are for callers. */
+#undef err_set
+#undef err_wrap
+#undef err_errno
+
 enum { ERRNO_TEXT_SIZE = 80, WIDE = 4 * ERR_MSG_SIZE };
 
 static const char *const NAMES[ERR__COUNT] = {
@@ -50,7 +55,7 @@ static void store(struct err *e, enum err_code code, const char *text)
     e->code = code;
 }
 
-int(err_set)(struct err *e, enum err_code code, const char *fmt, ...)
+int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 {
     char text[WIDE] = "";
     va_list args;
@@ -64,7 +69,7 @@ int(err_set)(struct err *e, enum err_code code, const char *fmt, ...)
     return -1;
 }
 
-int(err_wrap)(struct err *e, const char *fmt, ...)
+int err_wrap(struct err *e, const char *fmt, ...)
 {
     char text[WIDE] = "";
     char whole[WIDE + ERR_MSG_SIZE + 2];
@@ -80,7 +85,7 @@ int(err_wrap)(struct err *e, const char *fmt, ...)
     return -1;
 }
 
-int(err_errno)(struct err *e, enum err_code code, const char *fmt, ...)
+int err_errno(struct err *e, enum err_code code, const char *fmt, ...)
 {
     int number = errno;
     char text[WIDE] = "";
