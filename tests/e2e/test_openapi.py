@@ -302,6 +302,12 @@ def test_lists_hold_what_was_written(stack):
     assert len(CALLS["listStaging"].make(stack).json()["staging"]) == 1
     assert len(CALLS["listLoadJobs"].make(stack).json()["load_jobs"]) == 1
     assert len(stack.operations()) == 1
+    stack.sql("UPDATE model_load_jobs SET started_at = now() - interval '10 s'")
+    stack.sql("INSERT INTO model_load_jobs (tracking_key, state, updated_at) VALUES ('theirs', 'a new word', now())")
+    answer = CALLS["listLoadJobs"].make(stack)
+    check(CALLS["listLoadJobs"].responses["200"], answer, 200)
+    ours, theirs = answer.json()["load_jobs"]
+    assert ours["eta_seconds"] > 0 and "eta_seconds" not in theirs and theirs["state"] == "unknown"
     assert stack.call("POST", "/api/v1/load-jobs/k/fail", {"claim_token": token, "error": "why"},
                       token="worker").status_code == 204
     answer = CALLS["getLoadJob"].make(stack)
