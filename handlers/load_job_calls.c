@@ -241,7 +241,7 @@ int put_load_job(struct web_req *req, struct web_reply *reply, struct err *e)
         .file_index = b.file_index,
         .total_files = b.total_files,
     };
-    if (load_update(req->db, key, b.claim_token, &u, &found, &changed, e) == 0) {
+    if (load_update(req->db, LOAD_OWNED(key, b.claim_token), &u, &found, &changed, e) == 0) {
         follow_row(req, &found.row[0], &r, changed);
         return durable_reply(reply, true);
     }
@@ -283,7 +283,7 @@ int post_load_job_fail(struct web_req *req, struct web_reply *reply, struct err 
     struct end_body b = { .claim_token = NULL };
     const char *key = writable_key(req, e);
     if (key == NULL || web_bind(req, FAIL_FIELDS, 2, JX_STRICT, &b, e) < 0 ||
-        load_fail(req->db, key, b.claim_token, b.error, e) < 0)
+        load_fail(req->db, LOAD_OWNED(key, b.claim_token), b.error, e) < 0)
         return -1;
     return ended(req, key, reply);
 }
@@ -305,7 +305,7 @@ int delete_load_job(struct web_req *req, struct web_reply *reply, struct err *e)
     const char *key = writable_key(req, e);
     if (key == NULL || web_bind(req, DONE_FIELDS, 1, JX_STRICT, &b, e) < 0)
         return -1;
-    int rc = load_done(req->db, key, b.claim_token, e);
+    int rc = load_done(req->db, LOAD_OWNED(key, b.claim_token), e);
     if (rc < 0)
         return -1;
     if (rc == 0 || overlay_is_ours(req, key, b.claim_token))

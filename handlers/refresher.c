@@ -25,6 +25,7 @@ enum {
     RETRY_MS = 50,   /* after a snapshot that could not be written */
     STACK_SIZE = 1 << 20,
     LISTEN_RETRY_MS = 1000,
+    LISTEN_MS = 60000,
     STATE_MAX = 256 << 20,
     BODY_MAX = 128 << 20,
 };
@@ -165,7 +166,7 @@ static void *listen_main(void *ctx)
         shared_bump(shared); /* what was said while nobody listened is not known */
         for (int rc = 0; rc >= 0 && !is_stopping(r);) {
             cleanup_free char *message = NULL;
-            rc = kv_next_message(kv, r->stop_fd, clock_deadline(60 * MS_PER_S), &message, &e);
+            rc = kv_next_message(kv, r->stop_fd, clock_deadline(LISTEN_MS), &message, &e);
             if (rc == 0 && strcmp(message, shared->machine_id) != 0)
                 shared_bump(shared);
         }

@@ -88,9 +88,11 @@ static const struct db_stmt STMTS[] = {
         " SELECT " LOAD_CLOCK ", " LOAD_COLUMNS ", j.changed FROM j CROSS JOIN c",
         10 },
     [FAIL] = { "load_fail",
-        "UPDATE model_load_jobs j SET state = 'failed', last_error = left($3, 4000),"
-        " updated_at = now() FROM load_job_claims c WHERE " CLAIM_OF_ROW
-        " AND j.tracking_key = $1 AND c.token_sha256 = $2 AND j.state <> 'failed'",
+        "UPDATE model_load_jobs j SET state = 'failed',"
+        " last_error = CASE WHEN j.state = 'failed' THEN j.last_error ELSE left($3, 4000) END,"
+        " updated_at = CASE WHEN j.state = 'failed' THEN j.updated_at ELSE now() END"
+        " FROM load_job_claims c WHERE " CLAIM_OF_ROW
+        " AND j.tracking_key = $1 AND c.token_sha256 = $2",
         3 },
     [DONE] = { "load_done",
         "WITH gone AS (DELETE FROM model_load_jobs j USING load_job_claims c WHERE " CLAIM_OF_ROW
@@ -120,6 +122,12 @@ void load_claim_short(const char *token, char out[CLAIM_SHORT_SIZE])
     (void)str_copy(out, CLAIM_SHORT_SIZE, hex); /* cut on purpose */
 }
 
+static void hand_over(struct load_rows *from, struct load_rows *to)
+{
+    *to = *from;
+    *from = (struct load_rows)LOAD_ROWS_INIT;
+}
+
 /* Consumes rows into *out. */
 static int take_rows(struct db_rows *rows, bool with_gone, struct load_rows *out, struct err *e)
 {
@@ -139,8 +147,7 @@ static int take_rows(struct db_rows *rows, bool with_gone, struct load_rows *out
     }
     if (count > 0)
         db_saw_clock(got.now_us);
-    *out = got;
-    got = (struct load_rows)LOAD_ROWS_INIT;
+    hand_over(&got, out);
     return 0;
 }
 
@@ -330,48 +337,48 @@ static int check_state(const char *state, struct err *e)
     return 0;
 }
 
-int load_update(struct db *db, const char *key, const char *token, const struct load_update *u,
+int load_update(struct db *db, struct load_owned load, const struct load_update *u,
     struct load_rows *out, bool *changed, struct err *e)
 {
     char sha256[DIGEST_HEX_SIZE];
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     if (check_state(u->state, e) < 0)
         return -1;
-    digest_hex(token, strlen(token), sha256);
+    digest_hex(load.token, strlen(load.token), sha256);
     int none = db_opt(db, &STMTS[UPDATE],
-        DB_ARGS(DB_TEXT(key), DB_TEXT(sha256), DB_TEXT(u->state), DB_TEXT(u->node_id),
+        DB_ARGS(DB_TEXT(load.key), DB_TEXT(sha256), DB_TEXT(u->state), DB_TEXT(u->node_id),
             DB_TEXT(u->node_name), DB_INT8(u->replica_index), DB_INT8(u->bytes_sent),
             DB_INT8(u->total_bytes), DB_INT8(u->file_index), DB_INT8(u->total_files)),
         &rows, e);
     if (none < 0)
-        return err_wrap(e, "load %s", key);
+        return err_wrap(e, "load %s", load.key);
     if (none == 1)
-        return refuse(db, key, sha256, e);
+        return refuse(db, load.key, sha256, e);
     bool is_changed = false;
     if (db_bool(&rows, 0, LOAD_COL_NEXT, &is_changed, e) < 0 || take_rows(&rows, true, out, e) < 0)
-        return err_wrap(e, "load %s", key);
+        return err_wrap(e, "load %s", load.key);
     *changed = is_changed;
     return 0;
 }
 
-int load_fail(struct db *db, const char *key, const char *token, const char *reason, struct err *e)
+int load_fail(struct db *db, struct load_owned load, const char *reason, struct err *e)
 {
     char sha256[DIGEST_HEX_SIZE];
     int64_t n = 0;
-    digest_hex(token, strlen(token), sha256);
-    if (db_exec(db, &STMTS[FAIL], DB_ARGS(DB_TEXT(key), DB_TEXT(sha256), DB_TEXT(reason)), &n, e) <
-        0)
-        return err_wrap(e, "load %s", key);
-    return n == 0 ? refuse(db, key, sha256, e) : 0;
+    digest_hex(load.token, strlen(load.token), sha256);
+    if (db_exec(db, &STMTS[FAIL], DB_ARGS(DB_TEXT(load.key), DB_TEXT(sha256), DB_TEXT(reason)), &n,
+            e) < 0)
+        return err_wrap(e, "load %s", load.key);
+    return n == 0 ? refuse(db, load.key, sha256, e) : 0;
 }
 
-int load_done(struct db *db, const char *key, const char *token, struct err *e)
+int load_done(struct db *db, struct load_owned load, struct err *e)
 {
     char sha256[DIGEST_HEX_SIZE];
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    digest_hex(token, strlen(token), sha256);
-    int none = db_opt(db, &STMTS[DONE], DB_ARGS(DB_TEXT(key), DB_TEXT(sha256)), &rows, e);
+    digest_hex(load.token, strlen(load.token), sha256);
+    int none = db_opt(db, &STMTS[DONE], DB_ARGS(DB_TEXT(load.key), DB_TEXT(sha256)), &rows, e);
     if (none < 0)
-        return err_wrap(e, "load %s", key);
-    return none == 0 ? 0 : explain(db, key, sha256, e);
+        return err_wrap(e, "load %s", load.key);
+    return none == 0 ? 0 : explain(db, load.key, sha256, e);
 }

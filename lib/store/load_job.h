@@ -51,6 +51,13 @@ struct load_claimant {
 int load_claim(struct db *db, const char *key, const struct load_claimant *who,
     struct load_rows *out, char token[TOKEN_HEX_SIZE], struct err *e) WARN_UNUSED;
 
+/* A load as its owner names it. */
+struct load_owned {
+    const char *key;
+    const char *token;
+};
+#define LOAD_OWNED(k, t) ((struct load_owned){ .key = (k), .token = (t) })
+
 /* NULL and -1 leave stored values alone; "" too. */
 struct load_update {
     const char *state; /* pending, installing, staging or loading */
@@ -73,16 +80,15 @@ struct load_update {
  * the update's values on top, so that the overlay can be made from it. *changed: the state changed or
  * the first bytes came. ERR_CONFLICT when the token is not the current one or the row is gone or
  * failed. */
-int load_update(struct db *db, const char *key, const char *token, const struct load_update *u,
+int load_update(struct db *db, struct load_owned load, const struct load_update *u,
     struct load_rows *out, bool *changed, struct err *e) WARN_UNUSED;
 
-/* state failed with the reason. ERR_CONFLICT as above. */
-int load_fail(struct db *db, const char *key, const char *token, const char *reason,
-    struct err *e) WARN_UNUSED;
+/* state failed with the reason. Said again it changes nothing and is a success. ERR_CONFLICT as above. */
+int load_fail(struct db *db, struct load_owned load, const char *reason, struct err *e) WARN_UNUSED;
 
 /* Ended well: the row goes. 1 when it was gone already (or never was). ERR_CONFLICT when another owns
  * it now. */
-int load_done(struct db *db, const char *key, const char *token, struct err *e) WARN_UNUSED;
+int load_done(struct db *db, struct load_owned load, struct err *e) WARN_UNUSED;
 
 /* The short claim of a token, as rows and overlays carry it. */
 void load_claim_short(const char *token, char out[CLAIM_SHORT_SIZE]);

@@ -35,7 +35,7 @@ def wait_until(probe, what, timeout_s=HANG_S):
         if value:
             return value
         assert time.monotonic() < end, f"never came: {what}"
-        time.sleep(0.02)
+        time.sleep(0.02)  # the pace of looking
 
 
 class Stack:

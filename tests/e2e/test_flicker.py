@@ -141,7 +141,7 @@ def test_copy_never_flickers_while_a_worker_is_frozen(stack, tmp_path):
     def freeze_each():
         for pid in pids:
             os.kill(pid, 19)
-            time.sleep(1)
+            time.sleep(1)  # the pace of the freezing: several leases long
             os.kill(pid, 18)
 
     transfer = Transfer(stack, tmp_path, 6)

@@ -215,12 +215,13 @@ static void an_old_token_is_refused_after_replacement(void **state)
     fx_claim("m", "alice", old);
     fx_age("m", "61 seconds");
     fx_claim("m", "bob", token);
-    fx_fails(load_update(fx.db, "m", old, &u, &out, &changed, &e), &e, ERR_CONFLICT, "bob");
+    fx_fails(
+        load_update(fx.db, LOAD_OWNED("m", old), &u, &out, &changed, &e), &e, ERR_CONFLICT, "bob");
     assert_null(out.row);
-    fx_fails(load_fail(fx.db, "m", old, "x", &e), &e, ERR_CONFLICT, "bob");
-    fx_fails(load_done(fx.db, "m", old, &e), &e, ERR_CONFLICT, "bob");
+    fx_fails(load_fail(fx.db, LOAD_OWNED("m", old), "x", &e), &e, ERR_CONFLICT, "bob");
+    fx_fails(load_done(fx.db, LOAD_OWNED("m", old), &e), &e, ERR_CONFLICT, "bob");
     fx_value("SELECT state || bytes_sent FROM model_load_jobs", "pending0");
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
 }
 
 /* LocalAI's programs know nothing of claims: they delete and insert by key. */
@@ -237,13 +238,15 @@ static void a_stale_claim_does_not_govern_a_row_inserted_later(void **state)
     (void)state;
     fx_claim("m", "alice", token);
     fx_sql("DELETE FROM model_load_jobs");
-    fx_fails(load_update(fx.db, "m", token, &u, &out, &changed, &e), &e, ERR_CONFLICT, "gone");
-    assert_int_equal(load_done(fx.db, "m", token, &e), 1);
+    fx_fails(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e), &e, ERR_CONFLICT,
+        "gone");
+    assert_int_equal(load_done(fx.db, LOAD_OWNED("m", token), &e), 1);
     fx_sql(
         "INSERT INTO model_load_jobs (tracking_key, state, owner_replica, created_at, updated_at)"
         " VALUES ('m', 'staging', 'front-1', now(), now())");
-    fx_fails(load_update(fx.db, "m", token, &u, &out, &changed, &e), &e, ERR_CONFLICT, "front-1");
-    fx_fails(load_done(fx.db, "m", token, &e), &e, ERR_CONFLICT, "front-1");
+    fx_fails(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e), &e, ERR_CONFLICT,
+        "front-1");
+    fx_fails(load_done(fx.db, LOAD_OWNED("m", token), &e), &e, ERR_CONFLICT, "front-1");
     ok(load_get(fx.db, "m", &got, &e));
     assert_string_equal(got.row[0].claim, "");
     assert_int_equal(got.row[0].bytes_moved_us, 0);
@@ -262,7 +265,7 @@ static void a_load_started_by_localai_can_be_taken_over_when_dead(void **state)
     fx_sql("INSERT INTO model_load_jobs (tracking_key, state, last_progress, created_at)"
            " VALUES ('m', 'staging', '0001-01-01Z', now() - interval '2 minutes')");
     fx_claim("m", "alice", token);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_true(changed);
 }
 

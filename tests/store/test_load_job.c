@@ -37,14 +37,14 @@ static void missing_and_empty_fields_leave_stored_ones_alone(void **state)
         .total_bytes = 100,
         .file_index = 1,
         .total_files = 3 };
-    ok(load_update(fx.db, "m", token, &first, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &first, &out, &changed, &e));
     assert_true(changed);
     load_rows_free(&out);
     fx_age("m", "2 seconds");
     u.state = "";
     u.node_id = "";
     u.node_name = "";
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_false(changed);
     const struct load_row *r = &out.row[0];
     assert_int_equal(r->state, LOAD_STAGING);
@@ -73,24 +73,24 @@ static void bytes_are_written_once_a_second_but_always_answered(void **state)
     u.state = "staging";
     u.total_bytes = 100;
     u.bytes_sent = 1;
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     /* far enough ahead that no slowness of this machine makes the next write due */
     fx_sql("UPDATE model_load_jobs SET last_progress = now() + interval '1 hour'");
     u.bytes_sent = 50;
     load_rows_free(&out);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_false(changed);
     assert_int_equal(out.row[0].bytes_sent, 50);
     fx_value("SELECT bytes_sent FROM model_load_jobs", "1");
     u.node_id = "n2"; /* where the load is is never held back */
     load_rows_free(&out);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     fx_value("SELECT bytes_sent || node_id FROM model_load_jobs", "50n2");
 
     u.bytes_sent = 60;
     fx_age("m", "2 seconds");
     load_rows_free(&out);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_false(changed);
     fx_value("SELECT bytes_sent FROM model_load_jobs", "60");
 }
@@ -113,7 +113,7 @@ static void a_second_is_a_second(void **state)
         ok(db_begin(fx.db, &t, &e));
         ok(db_exec(fx.db, &WROTE, DB_ARGS(DB_INT8(late ? 1001 : 1000)), NULL, &e));
         u.total_bytes = 10 + late;
-        ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+        ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
         ok(db_commit(&t, &e));
         fx_value("SELECT total_bytes FROM model_load_jobs", late ? "11" : "0");
     }
@@ -131,13 +131,13 @@ static void first_bytes_and_a_new_state_are_written_at_once(void **state)
     fx_claim("m", "alice", token);
     u.state = "staging";
     u.bytes_sent = 0;
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_true(changed);
     assert_int_equal(out.row[0].started_us, 0);
     fx_sql("UPDATE model_load_jobs SET last_progress = now() + interval '1 hour'");
     u.bytes_sent = 7;
     load_rows_free(&out);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_true(changed);
     int64_t started = out.row[0].started_us;
     assert_true(started > 0);
@@ -147,7 +147,7 @@ static void first_bytes_and_a_new_state_are_written_at_once(void **state)
     u.state = "loading";
     u.bytes_sent = 8;
     load_rows_free(&out);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_true(changed);
     assert_int_equal(out.row[0].started_us, started); /* set once */
     fx_value("SELECT state || bytes_sent FROM model_load_jobs", "loading8");
@@ -165,19 +165,19 @@ static void heartbeats_do_not_count_as_bytes(void **state)
     (void)state;
     fx_claim("m", "alice", token);
     u.state = "staging";
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_true(out.row[0].bytes_moved_us > 0); /* from the start of staging on */
     fx_sql("UPDATE load_job_claims SET bytes_moved_at = '2020-01-01Z'");
     fx_age("m", "2 seconds");
     load_rows_free(&out);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     fx_value("SELECT bytes_moved_at = '2020-01-01Z' FROM load_job_claims", "t");
     assert_int_equal(out.row[0].bytes_moved_us, INT64_C(1577836800000000));
     assert_true(load_is_stalled(&out.row[0], out.now_us));
 
     u.bytes_sent = 1;
     load_rows_free(&out);
-    ok(load_update(fx.db, "m", token, &u, &out, &changed, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     fx_value("SELECT bytes_moved_at > '2020-01-02Z' FROM load_job_claims", "t");
     assert_false(load_is_stalled(&out.row[0], out.now_us));
 }
@@ -194,8 +194,10 @@ static void a_failed_load_is_seen_for_15_s_and_then_gone(void **state)
 
     (void)state;
     fx_claim("m", "alice", token);
-    ok(load_fail(fx.db, "m", token, "out of disk", &e));
-    fx_fails(load_update(fx.db, "m", token, &u, &out, &changed, &e), &e, ERR_CONFLICT, "failed");
+    ok(load_fail(fx.db, LOAD_OWNED("m", token), "out of disk", &e));
+    ok(load_fail(fx.db, LOAD_OWNED("m", token), "said again", &e));
+    fx_fails(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e), &e, ERR_CONFLICT,
+        "failed");
     ok(load_get(fx.db, "m", &out, &e));
     assert_int_equal(out.row[0].state, LOAD_FAILED);
     assert_string_equal(out.row[0].last_error, "out of disk");
@@ -225,7 +227,7 @@ static void a_long_reason_is_cut_at_a_whole_character(void **state)
     for (size_t i = 0; i < sizeof reason - 1; i += 3)
         memcpy(reason + i, "\xe2\x82\xac", 3);
     fx_claim("m", "alice", token);
-    ok(load_fail(fx.db, "m", token, reason, &e));
+    ok(load_fail(fx.db, LOAD_OWNED("m", token), reason, &e));
     fx_value("SELECT length(last_error) FROM model_load_jobs", "4000");
 }
 
@@ -235,12 +237,12 @@ static void an_end_is_idempotent_and_takes_the_claim_along(void **state)
     char token[TOKEN_HEX_SIZE];
 
     (void)state;
-    assert_int_equal(load_done(fx.db, "m", "never claimed", &e), 1);
+    assert_int_equal(load_done(fx.db, LOAD_OWNED("m", "never claimed"), &e), 1);
     fx_claim("m", "alice", token);
-    ok(load_done(fx.db, "m", token, &e));
+    ok(load_done(fx.db, LOAD_OWNED("m", token), &e));
     fx_value("SELECT count(*) FROM model_load_jobs", "0");
     fx_value("SELECT count(*) FROM load_job_claims", "0");
-    assert_int_equal(load_done(fx.db, "m", token, &e), 1);
+    assert_int_equal(load_done(fx.db, LOAD_OWNED("m", token), &e), 1);
 }
 
 static void only_states_of_an_owner_are_taken(void **state)
@@ -254,9 +256,11 @@ static void only_states_of_an_owner_are_taken(void **state)
     (void)state;
     fx_claim("m", "alice", token);
     u.state = "failed";
-    fx_fails(load_update(fx.db, "m", token, &u, &out, &changed, &e), &e, ERR_INVALID, "state");
+    fx_fails(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e), &e, ERR_INVALID,
+        "state");
     u.state = "ready";
-    fx_fails(load_update(fx.db, "m", token, &u, &out, &changed, &e), &e, ERR_INVALID, "state");
+    fx_fails(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e), &e, ERR_INVALID,
+        "state");
 }
 
 /* The client compares texts of two polls: C order, whatever the database collates by. */
