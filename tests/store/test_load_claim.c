@@ -117,7 +117,7 @@ static void race(void)
         struct err e = ERR_INIT; /* and the winner's token is the one that counts */
         char key[32];
         round_key(key, round);
-        ok(load_done(fx.db, key, claimant[winner].token[round], &e));
+        ok(load_done(fx.db, LOAD_OWNED(key, claimant[winner].token[round]), &e));
     }
     for (int i = 0; i < CLAIMANTS; i++)
         db_close(claimant[i].db);
