@@ -145,6 +145,8 @@ static void unreserve(struct set *s, int error)
             stop_listening(s);
             s->accept_at_ns = clock_deadline(ACCEPT_PAUSE_MS);
         }
+        /* another thread may have met the limit because of this place, and stopped listening */
+        listen_again(s, clock_mono_ns());
         wake = wake || s->mode != SET_RUN;
     }
     if (paused)

@@ -3,11 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "base/wait.h"
 
 enum { RECORD_END = 3, RECORD_STDOUT = 6, RECORD_MAX = 65528 };
 enum { BATCH_RECORDS = 16, IOV_PER_RECORD = 4, TAIL_SIZE = 24, READ_MAX = 1 << 20 };
@@ -160,12 +162,21 @@ static ssize_t write_some(const struct fcgi_req *r, struct iovec *iov, int iovs)
     return sendmsg(r->out_fd, &m, MSG_NOSIGNAL);
 }
 
+/* After a write that failed, whether to try again: at once, or (a CGI's output may be non-blocking; a
+ * socket's own timeout says EAGAIN) when there is room. */
+static bool may_go_on(const struct fcgi_req *r)
+{
+    if (errno == EINTR)
+        return true;
+    return errno == EAGAIN && r->fcgx == NULL && wait_fd(r->out_fd, POLLOUT, INT64_MAX) == 1;
+}
+
 /* Writes all of iov, which it uses up. The socket's own timeout bounds each wait, the deadline all. */
 static int write_all(const struct fcgi_req *r, struct iovec *iov, int iovs, int64_t deadline_ns)
 {
     while (iovs > 0) {
         ssize_t n = write_some(r, iov, iovs);
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && !may_go_on(r))
             return -1;
         size_t done = n > 0 ? (size_t)n : 0;
         while (iovs > 0 && done >= iov->iov_len) {

@@ -160,6 +160,8 @@ static void be_server(const struct server *s, const struct server_options *o, in
         .handle = handle,
         .ctx = &acts };
     struct err e = ERR_INIT;
+    if (o->log_fd > 0)
+        (void)dup2(o->log_fd, STDERR_FILENO);
     limit_fds(o->spare_fds);
     int rc = fcgi_set_run(&set, &e);
     if (rc < 0)

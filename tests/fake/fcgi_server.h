@@ -34,6 +34,7 @@ struct server_options {
     int64_t drain_ms;        /* 0: 60 s */
     int64_t max_conns;       /* 0: 4096 */
     int spare_fds;           /* > 0: descriptors that the child may have for connections */
+    int log_fd;              /* > 0: the child's log goes there */
 };
 
 /* Starts it and waits until it is ready. Fails the test otherwise. */

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/metrics.h"
+#include "base/str.h"
 #include "tests/fake/fcgi_server.h"
 
 /* Where a test says that others are served meanwhile, the server's read timeout is longer than the
@@ -284,6 +288,24 @@ static void test_a_second_request_sent_along_is_not_answered_wrongly(void **stat
     server_stop(&s);
 }
 
+/* ... and where the waiting room took the first, the second is answered too. */
+static void test_a_second_request_sent_after_a_slow_first_is_answered(void **state)
+{
+    (void)state;
+    struct server s;
+    server_start(&s, &(struct server_options){ .threads = 2 });
+    cleanup_fd int fd = server_connect(&s);
+    cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
+    server_request(&b, "empty", NULL, NULL, true);
+    server_request(&b, "hello", NULL, NULL, true);
+    assert_int_equal(client_send(fd, b.data, 20), 0);
+    server_await(METRIC_CONNS_WAITING, 1);
+    assert_int_equal(client_send(fd, b.data + 20, b.len - 20), 0);
+    server_expect_reply(fd, "");
+    server_expect_reply(fd, "hello");
+    server_stop(&s);
+}
+
 static void test_a_request_whose_client_shut_its_side_is_answered(void **state)
 {
     (void)state;
@@ -299,32 +321,53 @@ static void test_a_request_whose_client_shut_its_side_is_answered(void **state)
     server_stop(&s);
 }
 
-/* Section 2, item 4: errors of accept end naive loops for good. */
-static void test_running_out_of_descriptors_is_survived(void **state)
+/* How many lines the server has logged. */
+static int log_lines(FILE *log)
+{
+    int lines = 0;
+    rewind(log);
+    for (int c = 0; (c = getc(log)) != EOF;)
+        lines += c == '\n';
+    return lines;
+}
+
+/* Section 2, item 4: errors of accept end naive loops for good, or have them spin. Each attempt that
+ * fails is logged: six of them take five pauses at least. */
+static void test_running_out_of_descriptors_is_survived_without_spinning(void **state)
 {
     (void)state;
     struct server s;
-    enum { SPARE = 4, CLIENTS = 12 };
-    server_start(&s, &(struct server_options){ .threads = 2, .spare_fds = SPARE });
+    enum { SPARE = 4, CLIENTS = 12, ATTEMPTS = 6, PAUSE_MS = 100 };
+    FILE *log = tmpfile();
+    assert_non_null(log);
+    char path[64]; /* an offset of its own for the child */
+    (void)str_format(path, sizeof path, "/proc/self/fd/%d", fileno(log));
+    cleanup_fd int log_fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    server_start(
+        &s, &(struct server_options){ .threads = 2, .spare_fds = SPARE, .log_fd = log_fd });
     int fds[CLIENTS];
     cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
     server_request(&b, "hello", NULL, NULL, true);
+    int64_t began_ns = clock_mono_ns();
     for (int i = 0; i < CLIENTS; i++) {
         fds[i] = server_connect(&s);
         send_buf(fds[i], &b);
     }
     server_await(METRIC_CONNS_OPEN, SPARE);
+    while (log_lines(log) < ATTEMPTS)
+        assert_true(clock_mono_ns() - began_ns < CLIENT_GUARD_MS * (int64_t)NS_PER_MS);
+    assert_true(clock_mono_ns() - began_ns >= (ATTEMPTS - 1) * PAUSE_MS * (int64_t)NS_PER_MS);
     for (int i = 0; i < CLIENTS; i++) { /* each close makes room for the next */
         server_expect_reply(fds[i], "hello");
         close(fds[i]);
     }
     server_expect_alive(&s);
     server_stop(&s);
+    (void)fclose(log);
 }
 
-static void test_at_max_conns_others_wait_in_the_backlog(void **state)
+static void fill_to_max_conns(void)
 {
-    (void)state;
     struct server s;
     enum { MAX = 16 };
     server_start(&s, &(struct server_options){ .threads = 2, .max_conns = MAX });
@@ -345,6 +388,15 @@ static void test_at_max_conns_others_wait_in_the_backlog(void **state)
         close(fds[i]);
     }
     server_stop(&s);
+}
+
+/* Many times: a thread that met the limit because of a place another one gave back unused once stopped
+ * listening for good. */
+static void test_at_max_conns_others_wait_in_the_backlog(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 30; round++)
+        fill_to_max_conns();
 }
 
 static void test_a_handler_that_does_not_answer_costs_its_connection_only(void **state)
@@ -377,8 +429,9 @@ int main(void)
         cmocka_unit_test(test_a_cookie_of_20000_bytes_arrives),
         cmocka_unit_test(test_of_duplicate_parameters_the_last_counts),
         cmocka_unit_test(test_a_second_request_sent_along_is_not_answered_wrongly),
+        cmocka_unit_test(test_a_second_request_sent_after_a_slow_first_is_answered),
         cmocka_unit_test(test_a_request_whose_client_shut_its_side_is_answered),
-        cmocka_unit_test(test_running_out_of_descriptors_is_survived),
+        cmocka_unit_test(test_running_out_of_descriptors_is_survived_without_spinning),
         cmocka_unit_test(test_at_max_conns_others_wait_in_the_backlog),
         cmocka_unit_test(test_a_handler_that_does_not_answer_costs_its_connection_only),
     };
