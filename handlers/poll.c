@@ -121,10 +121,6 @@ static void ask_stores(struct poll_source *p)
 
 static void note_health(const struct poll_source *p)
 {
-    if (!p->postgres_up && metric_get(METRIC_DEGRADED_POSTGRES) == 0)
-        metric_add(METRIC_OUTAGES_POSTGRES, 1);
-    if (!p->redis_up && metric_get(METRIC_DEGRADED_REDIS) == 0)
-        metric_add(METRIC_OUTAGES_REDIS, 1);
     metric_set(METRIC_DEGRADED_POSTGRES, !p->postgres_up);
     metric_set(METRIC_DEGRADED_REDIS, !p->redis_up);
 }

@@ -79,7 +79,8 @@ static int leave(struct db *db, int result, const struct err *e)
     if (result < 0 && db->last.outage) {
         if (breaker_failed(db->o.breaker, clock_mono_ns())) {
             metric_add(METRIC_OUTAGES_POSTGRES, 1);
-            log_warn(LOG_MSG("postgres does not answer"), LOG_S("error", e == NULL ? "" : e->msg));
+            log_warn(LOG_MSG("postgres does not answer"), LOG_S("error", e == NULL ? "" : e->msg),
+                LOG_S("reason", db->last_text));
         }
     } else if (breaker_ok(db->o.breaker)) {
         log_info(LOG_MSG("postgres is back"));

@@ -36,7 +36,7 @@ struct db {
     bool told_to_go;               /* the server announced that it ends the session */
     const struct db_stmt *pending; /* between db_start() and db_finish() */
     struct db_verdict last;        /* of the last failure */
-    char last_text[ERR_MSG_SIZE];  /* what Postgres said then */
+    char last_text[ERR_MSG_SIZE];  /* what Postgres or libpq said then */
 };
 
 static inline void pgresult_clear_p(PGresult **r)

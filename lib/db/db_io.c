@@ -27,11 +27,13 @@ static int first_line(char *dst, size_t size, const char *text)
 
 int conn_lost(struct db *db, struct err *e)
 {
-    char text[ERR_MSG_SIZE];
-    (void)first_line(text, sizeof text, PQerrorMessage(db->conn));
+    (void)first_line(db->last_text, sizeof db->last_text, PQerrorMessage(db->conn));
+    if (db->last_text[0] == '\0')
+        (void)str_copy(db->last_text, sizeof db->last_text, "connection lost");
     conn_drop(db);
     db->last = db_map(NULL);
-    return err_set(e, db->last.code, "postgres: %s", text[0] == '\0' ? "connection lost" : text);
+    /* Where the server is and why it cannot be reached is for the log, not for who called. */
+    return err_set(e, db->last.code, "postgres does not answer");
 }
 
 int conn_late(struct db *db, struct err *e)

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/wait.h"
@@ -124,8 +125,10 @@ static int timed_out(struct kv *kv, const char *what, struct err *e)
 /* Tells the breaker, and the log when this is the moment it opens. Always -1. */
 static int failed(struct kv *kv, const struct err *e)
 {
-    if (kv->breaker != NULL && breaker_failed(kv->breaker, clock_mono_ns()))
+    if (kv->breaker != NULL && breaker_failed(kv->breaker, clock_mono_ns())) {
+        metric_add(METRIC_OUTAGES_REDIS, 1);
         log_warn(LOG_MSG("redis does not answer"), LOG_S("error", e->msg));
+    }
     return -1;
 }
 
