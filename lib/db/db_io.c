@@ -32,8 +32,11 @@ int conn_lost(struct db *db, struct err *e)
         (void)str_copy(db->last_text, sizeof db->last_text, "connection lost");
     conn_drop(db);
     db->last = db_map(NULL);
-    /* Where the server is and why it cannot be reached is for the log, not for who called. */
-    return err_set(e, db->last.code, "postgres does not answer");
+    /* A program with a breaker serves others: where the server is and why it cannot be reached is for
+     * its log (see leave() in db.c), not for who called. */
+    if (db->o.breaker != NULL)
+        return err_set(e, db->last.code, "postgres does not answer");
+    return err_set(e, db->last.code, "postgres: %s", db->last_text);
 }
 
 int conn_late(struct db *db, struct err *e)

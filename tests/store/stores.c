@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <string.h>
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -60,21 +62,31 @@ static PGresult *run(const char *url, const char *sql)
     return res;
 }
 
-/* The url with another database: a keyword more, or the path of a URI. */
+static void add_keyword(struct buf *out, const char *keyword, const char *value)
+{
+    buf_printf(out, "%s='", keyword);
+    for (const char *c = value; *c != '\0'; c++) {
+        if (*c == '\'' || *c == '\\')
+            buf_putc(out, '\\');
+        buf_putc(out, *c);
+    }
+    buf_puts(out, "' ");
+}
+
+/* The url with another database, as keywords: tests add some of their own. */
 static void url_of(const char *name, char *out, size_t size)
 {
-    const char *url = stores_pgurl();
-    if (!str_starts(url, "postgres")) {
-        assert_int_equal(str_format(out, size, "%s dbname=%s", url, name), 0);
-        return;
-    }
-    const char *host = strstr(url, "://");
-    assert_non_null(host);
-    host += strlen("://");
-    size_t upto = (size_t)(host - url) + strcspn(host, "/?");
-    const char *query = strchr(url, '?');
-    assert_int_equal(
-        str_format(out, size, "%.*s/%s%s", (int)upto, url, name, query == NULL ? "" : query), 0);
+    cleanup_buf struct buf text = BUF_INIT(4096);
+    char *problem = NULL;
+    PQconninfoOption *all = PQconninfoParse(stores_pgurl(), &problem);
+    if (all == NULL)
+        fail_msg("%s", problem);
+    for (const PQconninfoOption *o = all; o->keyword != NULL; o++)
+        if (o->val != NULL && strcmp(o->keyword, "dbname") != 0)
+            add_keyword(&text, o->keyword, o->val);
+    PQconninfoFree(all);
+    add_keyword(&text, "dbname", name);
+    assert_int_equal(str_copy(out, size, text.data), 0);
 }
 
 void stores_init(struct stores *s, bool migrated)
