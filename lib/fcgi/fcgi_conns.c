@@ -55,13 +55,13 @@ bool set_listen(struct set *s, int64_t now_ns)
 }
 
 /* Lock held. c is armed for one event; from then on it is whose the event is. */
-static int arm(struct set *s, struct conn *c, int op)
+static int arm_first(struct set *s, struct conn *c)
 {
     struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c };
     atomic_store(&c->idle, true);
     if (s->mode == SET_STOP)
         (void)shutdown(c->fd, SHUT_RD);
-    return epoll_ctl(s->ep, op, c->fd, &ev);
+    return epoll_ctl(s->ep, EPOLL_CTL_ADD, c->fd, &ev);
 }
 
 /* Lock held. The descriptor is closed before the lock is given back: set_change_mode() shuts the
@@ -92,10 +92,16 @@ void set_close(struct set *s, struct conn *c)
         stop_raise(s->wake_fd);
 }
 
+/* Once for each request, hence without the lock: either this thread sees the new mode, or
+ * set_change_mode() sees the connection idle and shuts it, which its event then tells. */
 bool set_rest(struct set *s, struct conn *c)
 {
-    SET_LOCKED(s);
-    return s->mode == SET_RUN && arm(s, c, EPOLL_CTL_MOD) == 0;
+    struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c };
+    atomic_store(&c->idle, true);
+    if (atomic_load(&s->mode) == SET_RUN)
+        return epoll_ctl(s->ep, EPOLL_CTL_MOD, c->fd, &ev) == 0;
+    atomic_store(&c->idle, false);
+    return false;
 }
 
 /* Takes a place for one more connection. False at the limit: then nothing is accepted any more. */
@@ -127,7 +133,7 @@ static void add_conn(struct set *s, int fd)
     {
         SET_LOCKED(s);
         DL_APPEND(s->all, c);
-        armed = arm(s, c, EPOLL_CTL_ADD) == 0;
+        armed = arm_first(s, c) == 0;
     }
     if (!armed)
         set_close(s, c);
@@ -229,8 +235,7 @@ void set_change_mode(struct set *s, enum set_mode mode)
 
 enum set_mode set_mode(struct set *s)
 {
-    SET_LOCKED(s);
-    return s->mode;
+    return atomic_load(&s->mode);
 }
 
 int64_t set_open(struct set *s)

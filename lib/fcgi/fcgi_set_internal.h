@@ -22,7 +22,7 @@ struct set {
     int quit_fd;  /* readable for good: threads end */
     int wake_fd;  /* wakes the main thread: it looks at everything below */
     pthread_mutex_t lock;
-    enum set_mode mode;
+    _Atomic enum set_mode mode; /* written under the lock */
     struct conn *all;
     struct conn *entering; /* on their way to the waiting room */
     struct conn *ready;    /* on their way back, bytes of a request in `held` */
