@@ -33,7 +33,8 @@ enum { HANG_MS = 20000, READY_MS = 15000, STOP_MS = 15000, ORPHAN_S = 60, PATH_S
 
 /* What a worker reports. Its size lets write(2) be whole. */
 struct event {
-    char what[12]; /* "start", "ready", "hup", "term"; "bad-..." for what must not be */
+    char what
+        [12]; /* "start", "passed" (the gate), "ready", "hup", "term"; "bad-..." for what must not be */
     pid_t pid;
     int64_t at_ns;
 };
@@ -72,6 +73,15 @@ static void wait_for_gate(void)
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         _exit(9);
+}
+
+/* True for one worker only. */
+static bool is_first(void)
+{
+    char path[PATH_SIZE];
+    str_format(path, sizeof(path), "%s/taken", getenv(DIR_ENV));
+    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd >= 0;
 }
 
 static void check_inheritance(void)
@@ -113,8 +123,10 @@ static int worker_main(void)
     report("start");
     if (strcmp(behave, "die") == 0)
         _exit(3);
-    if (strcmp(behave, "gate") == 0)
+    if (strcmp(behave, "gate") == 0 || (strcmp(behave, "one-gate") == 0 && is_first())) {
         wait_for_gate();
+        report("passed");
+    }
     if (strcmp(behave, "mute") == 0) /* closes the pipe and says nothing */
         close(ready);
     else if (strcmp(behave, "never") != 0) {
@@ -585,6 +597,34 @@ static void hup_replaces_the_generation_when_the_new_one_is_ready(void **state)
     assert_int_equal(value(p, METRIC_WORKERS_DIED), 0);
 }
 
+static void a_reload_waits_for_each_of_its_workers(void **state)
+{
+    struct place *p = *state;
+    int told = 0;
+    struct event ev;
+    start_supervisor(p, 2, READY_MS, STOP_MS);
+    expect_n_ready(p, 2);
+    behave(p, "one-gate");
+    signal_supervisor(p, SIGHUP);
+    for (int i = 0; i < 3; i++) { /* both start, one is ready */
+        assert_true(next_event(p, &ev));
+        assert_true(strcmp(ev.what, "start") == 0 || strcmp(ev.what, "ready") == 0);
+    }
+    assert_int_equal(value(p, METRIC_RELOADS), 0);
+    open_gate(p);
+    expect(p, "passed"); /* no old one was told before the last new one was let through */
+    for (int i = 0; i < 3; i++) {
+        assert_true(next_event(p, &ev));
+        told += strcmp(ev.what, "hup") == 0;
+    }
+    assert_int_equal(told, 2);
+    signal_supervisor(p, SIGTERM);
+    expect(p, "term");
+    expect(p, "term");
+    expect_all_gone(p);
+    expect_supervisor_exit(p, 0);
+}
+
 static void an_old_generation_that_still_drains_is_told_to_end_too(void **state)
 {
     struct place *p = *state;
@@ -644,6 +684,7 @@ static void hups_during_a_reload_become_one_more(void **state)
         wait_until_signals_taken(p);
     }
     open_gate(p);
+    expect_of(p, "passed", second);
     struct event seen[3];
     pid_t third = 0;
     for (int i = 0; i < 3; i++) { /* second ready, first told, third starts: in any order */
@@ -655,6 +696,7 @@ static void hups_during_a_reload_become_one_more(void **state)
     }
     assert_true(third > 0);
     open_gate(p);
+    expect_of(p, "passed", third);
     expect_handover(p, second, third);
     expect_metric(p, METRIC_RELOADS, 2);
     stop_one(p, third); /* and none after that */
@@ -672,6 +714,7 @@ static void a_worker_that_dies_during_a_reload_is_replaced(void **state)
     assert_int_equal(kill(first, SIGKILL), 0);
     pid_t stand_in = expect_ready(p); /* the new one may still fail */
     open_gate(p);
+    expect_of(p, "passed", coming);
     expect_handover(p, stand_in, coming);
     stop_one(p, coming);
 }
@@ -738,6 +781,7 @@ int main(int argc, char **argv)
         TEST(closing_the_pipe_without_a_byte_is_not_ready),
         TEST(term_ends_a_first_generation_that_is_not_ready),
         TEST(hup_replaces_the_generation_when_the_new_one_is_ready),
+        TEST(a_reload_waits_for_each_of_its_workers),
         TEST(an_old_generation_that_still_drains_is_told_to_end_too),
         TEST(a_generation_that_dies_leaves_the_old_one_serving),
         TEST(a_generation_that_never_is_ready_leaves_the_old_one_serving),
