@@ -20,9 +20,11 @@ enum {
     LEASE_MS = 350,   /* over a period and a store's deadline, under the age a poll still takes */
     POLLED_MS = 2000, /* nobody polled for so long: rest */
     REST_MS = 1000,
-    STANDBY_MS = 60, /* how often a process without the lease looks whether it lapsed */
-    MIN_GAP_MS = 4,  /* between two refreshes, however many changes there are */
-    RETRY_MS = 50,   /* after a snapshot that could not be written */
+    STANDBY_MS = 40, /* how often a process without the lease looks whether it lapsed */
+    OVERDUE_MS =
+        100, /* a change that nobody published for so long: whoever has the lease is not well */
+    MIN_GAP_MS = 4, /* between two refreshes, however many changes there are */
+    RETRY_MS = 50,  /* after a snapshot that could not be written */
     STACK_SIZE = 1 << 20,
     LISTEN_RETRY_MS = 1000,
     LISTEN_MS = 60000,
@@ -117,10 +119,36 @@ static void rest(struct refresher *r, int64_t until_ns)
         wait_word(&r->stopping, 0, until_ns);
 }
 
+/* A change that is not in the snapshot yet, and since when it was seen so. */
+struct overdue {
+    uint64_t ticket;
+    int64_t since_ns; /* 0: the snapshot has every change */
+};
+
+/* Who died or froze keeps the lease for longer than a poll that must see a change can wait. */
+static bool is_overdue(struct refresher *r, struct overdue *o)
+{
+    const uint64_t changes = atomic_load(&snapshots_shared(r->snapshots)->generation);
+    const int64_t now_ns = clock_mono_ns();
+    uint64_t ticket = 0;
+    bool behind = true;
+    struct snapshot *snap = snapshot_current(r->snapshots);
+    if (snap != NULL) {
+        ticket = snap->head->ticket;
+        behind = snap->head->generation < changes;
+        snapshot_put(snap);
+    }
+    if (behind && o->since_ns != 0 && o->ticket == ticket)
+        return now_ns - o->since_ns >= OVERDUE_MS * NS_PER_MS;
+    *o = (struct overdue){ .ticket = ticket, .since_ns = behind ? now_ns : 0 };
+    return false;
+}
+
 static void *refresh_main(void *ctx)
 {
     struct refresher *r = ctx;
     struct snapshot_base base = { .generation = 0 };
+    struct overdue overdue = { .since_ns = 0 };
 
     while (!is_stopping(r)) {
         bool taken_over = false;
@@ -130,6 +158,8 @@ static void *refresh_main(void *ctx)
             continue;
         }
         if (snapshot_lease(r->snapshots, LEASE_MS, &taken_over) == 1) {
+            if (is_overdue(r, &overdue))
+                (void)!refresh(r, &base);
             rest(r, clock_deadline(STANDBY_MS));
             continue;
         }
