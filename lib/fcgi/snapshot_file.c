@@ -43,7 +43,7 @@ static int write_all(int fd, struct iovec iov[PARTS])
             errno = ENOSPC;
         if (n <= 0)
             return -1;
-        for (size_t left = (size_t)n; left > 0;) {
+        for (size_t left = (size_t)n; left > 0 && i < PARTS;) {
             size_t step = left < iov[i].iov_len ? left : iov[i].iov_len;
             iov[i].iov_base = (char *)iov[i].iov_base + step;
             iov[i].iov_len -= step;
