@@ -223,7 +223,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     static const char *const NAMES[] = { "behave", "gate", "sock", "sock.lock", "sock.side",
-        "program" };
+        "program", "taken" };
     struct place *p = *state;
     if (p->pid > 0) { /* a test failed */
         kill(p->pid, SIGKILL);
@@ -238,9 +238,9 @@ static int teardown(void **state)
         str_format(path, sizeof(path), "%s/%s", p->dir, NAMES[i]);
         unlink(path);
     }
-    rmdir(p->dir);
+    int rc = rmdir(p->dir); /* nothing else was left there */
     free(p);
-    return 0;
+    return rc;
 }
 
 /* The pipe of reports; its write end is in the environment of who is started next. */
