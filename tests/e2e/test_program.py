@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program itself: its command line, the ways it can be started, and what it never tells. Design, "Configuration",
+"Processes"; docs/config.md."""
+import os
+import signal
+import socket
+import stat
+import subprocess
+
+import pytest
+
+from conftest import HANG_S, ROOT, wait_until
+from program import Program, ask, binary, run, split
+
+SECRET = "correct-horse-battery-staple"
+
+
+def ini_of(stack):
+    return str(stack.var / "weighbridge.ini")
+
+
+# --- command line ---
+
+def test_the_option_list_is_the_one_of_the_program(stack):
+    assert run(stack, "--print-config=markdown") == (0, (ROOT / "docs" / "config.md").read_text(), "")
+
+
+def test_help_and_version(stack):
+    status, out, err = run(stack, "--help")
+    assert (status, err) == (0, "")
+    for option in ("--config", "--check", "--print-config", "--version"):
+        assert option in out
+    status, out, err = run(stack, "--version")
+    assert (status, err) == (0, "") and out.startswith("weighbridge-operations ") and out.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [["--colour"], ["surprise"], ["--config"], ["--print-config=html"], ["--check", "x"]])
+def test_an_unknown_option_ends_with_2_and_says_where_help_is(stack, args):
+    status, out, err = run(stack, *args)
+    assert (status, out) == (2, "") and "--help" in err
+
+
+def test_check_tells_what_is_wrong(stack, tmp_path):
+    assert run(stack, "--config", ini_of(stack), "--check") == (0, "ok\n", "")
+    for text, says in (("[db]\ncolour = blue\n", "colour"), ("[fcgi]\nthreads = 1\n", "threads"), ("x\n", "1"),
+                       ("[auth]\nmode = closed\n", "mode"), ("[nothing]\na = b\n", "nothing")):
+        bad = tmp_path / "bad.ini"
+        bad.write_text(text)
+        status, out, err = run(stack, "--config", str(bad), "--check")
+        assert status == 1 and not out and says in err, (text, err)
+    status, _, err = run(stack, "--config", str(tmp_path / "none.ini"), "--check")
+    assert status == 1 and "none.ini" in err
+
+
+def test_print_config_shows_what_counts_but_no_secrets(stack):
+    env = {**os.environ, "WB_DB_URL": f"host=/nowhere password={SECRET}",
+           "WB_REDIS_URL": f"redis://:{SECRET}@127.0.0.1:1/0", "WB_FCGI_THREADS": "7"}
+    status, out, err = run(stack, "--config", ini_of(stack), "--print-config", env=env)
+    assert (status, err) == (0, "")
+    assert "threads = 7" in out and f"token_file = {stack.var}/tokens" in out
+    assert SECRET not in out and "/nowhere" not in out
+
+
+@pytest.mark.parametrize("file,says", [("", "token_file"), ("/nowhere/tokens", "/nowhere/tokens")])
+def test_without_a_token_file_it_does_not_start(stack, tmp_path, file, says):
+    env = {**os.environ, "WB_AUTH_TOKEN_FILE": file, "WB_RUNTIME_DIR": str(tmp_path / "run")}
+    for how in ([], ["--check"], ["--worker"]):
+        status, out, err = run(stack, "--config", ini_of(stack), *how, env=env)
+        assert status == 1 and not out and says in err, (how, err)
+    assert not (tmp_path / "run" / "operations.sock").exists()
+
+
+# --- how it is started ---
+
+@pytest.mark.parametrize("umask", [0o077, 0o000, 0o777])
+def test_the_sockets_mode_is_0660_whatever_the_umask(stack, tmp_path, umask):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with Program(stack, WB_RUNTIME_DIR=str(folder), umask=umask) as program:
+        program.ready()
+        assert stat.S_IMODE(program.socket.stat().st_mode) == 0o660
+        assert ask(program.socket, "/healthz") == (200, '{"status":"ok"}')
+
+
+def test_with_a_listening_socket_as_descriptor_0_it_serves(stack, tmp_path):
+    """As spawn-fcgi and systemd start it: no supervisor, no socket of its own."""
+    path = tmp_path / "given.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen(64)
+        with Program(stack, stdin=listening.fileno(), WB_RUNTIME_DIR=str(tmp_path / "run")) as program:
+            wait_until(lambda: ask(path, "/healthz")[0] == 200, "an answer")
+            assert stack.stage("k").status_code == 204
+            status, body = ask(path, "/api/operations", token=stack.env["WB_VIEWER_TOKEN"])
+            assert status == 200 and '"staging:k"' in body
+            assert program.workers() == [] and not (tmp_path / "run" / "operations.sock").exists()
+            os.kill(program.pid, signal.SIGTERM)
+            assert program.process.wait(HANG_S) == 0
+
+
+def cgi(stack, method, uri, token="viewer", body=b"", **env):
+    """One request as a web server starts a CGI program: nothing but these variables."""
+    env = {"GATEWAY_INTERFACE": "CGI/1.1", "REQUEST_METHOD": method, "REQUEST_URI": uri, "WB_CONFIG": ini_of(stack),
+           "HTTP_AUTHORIZATION": "Bearer " + stack.env[f"WB_{token.upper()}_TOKEN"], **env}
+    if body:
+        env |= {"CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body))}
+    done = subprocess.run([binary(stack)], env=env, input=body, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return split(done.stdout)
+
+
+def test_as_cgi_it_answers_like_the_service(stack):
+    stack.stage("k", file_name="f", bytes_sent=1, total_bytes=4)
+    stack.load("row", stack.claim("row"), state="staging", node_name="n", bytes_sent=1, total_bytes=2)
+    for uri in ("/api/operations", "/api/v1/staging", "/api/v1/staging/k", "/healthz", "/readyz"):
+        assert cgi(stack, "GET", uri) == (200, stack.get(uri).text), uri
+    assert cgi(stack, "GET", "/cgi-bin/wb/api/v1/staging/k", SCRIPT_NAME="/cgi-bin/wb",
+               PATH_INFO="/api/v1/staging/k")[1] == stack.get("/api/v1/staging/k").text
+    assert cgi(stack, "GET", "/api/operations", HTTP_AUTHORIZATION="Bearer x")[0] == 401
+    assert cgi(stack, "GET", "/nowhere")[0] == 404
+    assert cgi(stack, "PUT", "/api/v1/staging/k", "worker", b"{")[0] == 400
+    status, body = cgi(stack, "HEAD", "/api/operations")
+    assert (status, body) == (200, "")
+
+
+def test_what_a_cgi_process_did_is_in_the_next_poll_of_the_service(stack):
+    for i in range(10):
+        stack.operations()
+        assert cgi(stack, "PUT", f"/api/v1/staging/k{i}", "worker", b'{"node_name":"n"}') == (204, "")
+        assert stack.entry(f"k{i}"), "seen at once"
+        assert cgi(stack, "DELETE", f"/api/v1/staging/k{i}", "worker") == (204, "")
+        assert stack.entry(f"k{i}") is None, "gone at once"
+
+
+# --- what is never told ---
+
+def test_no_log_holds_a_token_a_claim_or_a_password(stack, tmp_path):
+    """At the chattiest level, with stores that answer and stores that do not."""
+    url = stack.env["WB_PGURL"]
+    tokens = [stack.env[f"WB_{role}_TOKEN"] for role in ("ADMIN", "WORKER", "VIEWER")]
+    logs = []
+    for n, stores in enumerate((
+            {"WB_DB_URL": f"{url}&password={SECRET}"},
+            {"WB_DB_URL": f"host=/nowhere password={SECRET}", "WB_REDIS_URL": f"redis://:{SECRET}@127.0.0.1:1"},
+            {"WB_DB_URL": f"password={SECRET} nonsense", "WB_REDIS_URL": f"redis://:{SECRET}@"},
+            {"WB_DB_URL": f"postgresql://u:{SECRET}@[::1/x"})):
+        with Program(stack, WB_RUNTIME_DIR=str(tmp_path / f"run{n}"), WB_RUNTIME_LOG_LEVEL="debug", **stores) as program:
+            wait_until(lambda p=program: p.process.poll() is not None or 'msg="worker ready"' in p.text(), "a start")
+            if program.process.poll() is None:
+                program.ready()
+                for token in (*tokens, "a-wrong-token-" + SECRET):
+                    for uri in ("/api/operations", "/api/v1/load-jobs", "/api/v1/staging", "/readyz"):
+                        ask(program.socket, uri, token=token)
+                ask(program.socket, f"/api/v1/load-jobs/k{n}/claim", method="POST", token=tokens[1],
+                    body=f'{{"owner":"o","x":"{SECRET}"}}'.encode())
+                ask(program.socket, f"/api/v1/load-jobs/k{n}", method="PUT", token=tokens[1],
+                    body=f'{{"claim_token":"{SECRET}"}}'.encode())
+            logs.append(program.text())
+    claim = stack.claim("k")
+    assert stack.load("k", claim, state="staging", bytes_sent=1).status_code == 200
+    assert stack.load("k", SECRET).status_code == 409
+    assert stack.call("POST", "/api/v1/load-jobs/k/fail", {"claim_token": claim, "error": "why"},
+                      token="worker").status_code == 204
+    stack.get("/api/operations", token=None, headers={"Authorization": "Bearer " + SECRET})
+    files = [*(stack.var / "log").iterdir(), *(stack.var / "nginx").glob("*.log")]
+    logs += [f.read_text(errors="replace") for f in files]
+    assert "msg=request" in logs[0] and "does not answer" in logs[1]
+    assert len(files) >= 6 and sum(map(len, logs)) > 10000
+    for secret in (*tokens, claim, SECRET):
+        assert not [log for log in logs if secret in log]
