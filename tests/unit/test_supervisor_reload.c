@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HUP: a new generation takes over only when it is ready, and no request is left without a worker. */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "tests/fake/supervised.h"
+
+/* --- reload --- */
+
+static void hup_replaces_the_generation_when_the_new_one_is_ready(void **state)
+{
+    struct supervised *p = *state;
+    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
+    pid_t first = sup_expect_ready(p);
+    sup_signal(p, SIGHUP);
+    pid_t second = sup_expect_reload(p, first);
+    sup_expect_metric(p, METRIC_RELOADS, 1);
+    sup_stop_one(p, second); /* the old one has left and is not told again */
+    assert_int_equal(sup_value(p, METRIC_WORKERS_DIED), 0);
+}
+
+static void a_reload_waits_for_each_of_its_workers(void **state)
+{
+    struct supervised *p = *state;
+    int told = 0;
+    struct sup_event ev;
+    sup_start(p, 2, SUP_READY_MS, SUP_STOP_MS);
+    sup_expect_n_ready(p, 2);
+    sup_behave(p, "one-gate");
+    sup_signal(p, SIGHUP);
+    for (int i = 0; i < 3; i++) { /* both start, one is ready */
+        assert_true(sup_next_event(p, &ev));
+        assert_true(strcmp(ev.what, "start") == 0 || strcmp(ev.what, "ready") == 0);
+    }
+    assert_int_equal(sup_value(p, METRIC_RELOADS), 0);
+    sup_open_gate(p);
+    sup_expect(p, "passed"); /* no old one was told before the last new one was let through */
+    for (int i = 0; i < 3; i++) {
+        assert_true(sup_next_event(p, &ev));
+        told += strcmp(ev.what, "hup") == 0;
+    }
+    assert_int_equal(told, 2);
+    sup_signal(p, SIGTERM);
+    sup_expect(p, "term");
+    sup_expect(p, "term");
+    sup_expect_all_gone(p);
+    sup_expect_exit(p, 0);
+}
+
+static void an_old_generation_that_still_drains_is_told_to_end_too(void **state)
+{
+    struct supervised *p = *state;
+    sup_behave(p, "stubborn");
+    sup_start(p, 1, SUP_READY_MS, 3600 * MS_PER_S);
+    pid_t first = sup_expect_ready(p);
+    sup_behave(p, "ready");
+    sup_signal(p, SIGHUP);
+    sup_expect_reload(p, first);
+    sup_signal(p, SIGTERM);
+    sup_expect(p, "term");
+    sup_expect(p, "term");
+    sup_signal(p, SIGTERM);
+    sup_expect_all_gone(p);
+    sup_expect_exit(p, 1);
+}
+
+/* The new generation fails; the old one serves on and the next reload works. */
+static void failed_reload(struct supervised *p, const char *how, bool ended_by_us)
+{
+    sup_start(p, 1, 1500, SUP_STOP_MS);
+    pid_t first = sup_expect_ready(p);
+    sup_behave(p, how);
+    sup_signal(p, SIGHUP);
+    pid_t failing = sup_expect(p, "start").pid;
+    if (ended_by_us)
+        sup_expect_of(p, "term", failing);
+    sup_expect_metric(p, METRIC_RELOADS_FAILED, 1);
+    sup_behave(p, "ready");
+    sup_signal(p, SIGHUP);
+    pid_t second = sup_expect_reload(p, first); /* no replacement of the failed one came before */
+    sup_expect_metric(p, METRIC_RELOADS, 1);
+    sup_stop_one(p, second);
+    assert_int_equal(sup_value(p, METRIC_RELOADS_FAILED), 1);
+}
+
+static void a_generation_that_dies_leaves_the_old_one_serving(void **state)
+{
+    failed_reload(*state, "die", false);
+}
+
+static void a_generation_that_never_is_ready_leaves_the_old_one_serving(void **state)
+{
+    failed_reload(*state, "never", true);
+}
+
+static void hups_during_a_reload_become_one_more(void **state)
+{
+    struct supervised *p = *state;
+    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
+    pid_t first = sup_expect_ready(p);
+    sup_behave(p, "gate");
+    sup_signal(p, SIGHUP);
+    pid_t second = sup_expect(p, "start").pid;
+    for (int i = 0; i < 3; i++) {
+        sup_signal(p, SIGHUP);
+        sup_wait_signals_taken(p);
+    }
+    sup_open_gate(p);
+    sup_expect_of(p, "passed", second);
+    struct sup_event seen[3];
+    pid_t third = 0;
+    for (int i = 0; i < 3; i++) { /* second ready, first told, third starts: in any order */
+        assert_true(sup_next_event(p, &seen[i]));
+        if (strcmp(seen[i].what, "start") == 0)
+            third = seen[i].pid;
+        else
+            assert_int_equal(seen[i].pid, strcmp(seen[i].what, "hup") == 0 ? first : second);
+    }
+    assert_true(third > 0);
+    sup_open_gate(p);
+    sup_expect_of(p, "passed", third);
+    sup_expect_handover(p, second, third);
+    sup_expect_metric(p, METRIC_RELOADS, 2);
+    sup_stop_one(p, third); /* and none after that */
+}
+
+static void a_worker_that_dies_during_a_reload_is_replaced(void **state)
+{
+    struct supervised *p = *state;
+    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
+    pid_t first = sup_expect_ready(p);
+    sup_behave(p, "gate");
+    sup_signal(p, SIGHUP);
+    pid_t coming = sup_expect(p, "start").pid;
+    sup_behave(p, "ready");
+    assert_int_equal(kill(first, SIGKILL), 0);
+    pid_t stand_in = sup_expect_ready(p); /* the new one may still fail */
+    sup_open_gate(p);
+    sup_expect_of(p, "passed", coming);
+    sup_expect_handover(p, stand_in, coming);
+    sup_stop_one(p, coming);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, sup_setup, sup_teardown)
+
+int main(int argc, char **argv)
+{
+    int role = sup_roles(argc, argv);
+    if (role >= 0)
+        return role;
+    const struct CMUnitTest tests[] = {
+        TEST(hup_replaces_the_generation_when_the_new_one_is_ready),
+        TEST(a_reload_waits_for_each_of_its_workers),
+        TEST(an_old_generation_that_still_drains_is_told_to_end_too),
+        TEST(a_generation_that_dies_leaves_the_old_one_serving),
+        TEST(a_generation_that_never_is_ready_leaves_the_old_one_serving),
+        TEST(hups_during_a_reload_become_one_more),
+        TEST(a_worker_that_dies_during_a_reload_is_replaced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
