@@ -8,15 +8,17 @@
 
 #include "base/cleanup.h"
 
-void *mem_alloc(size_t size) OWNED_BY(free);
-void *mem_calloc(size_t count, size_t size) OWNED_BY(free);
-char *mem_strdup(const char *text) OWNED_BY(free);
+#define NEVER_NULL __attribute__((returns_nonnull))
+
+void *mem_alloc(size_t size) OWNED_BY(free) NEVER_NULL;
+void *mem_calloc(size_t count, size_t size) OWNED_BY(free) NEVER_NULL;
+char *mem_strdup(const char *text) OWNED_BY(free) NEVER_NULL;
 
 /* A copy of size bytes with a NUL after them. data may hold NULs. */
-char *mem_dup(const void *data, size_t size) OWNED_BY(free);
+char *mem_dup(const void *data, size_t size) OWNED_BY(free) NEVER_NULL;
 
 /* Grows or shrinks an array to count elements of size bytes. Aborts also when count * size does
  * not fit. The old pointer is consumed. */
-void *mem_resize(void *old, size_t count, size_t size) WARN_UNUSED;
+void *mem_resize(void *old, size_t count, size_t size) WARN_UNUSED NEVER_NULL;
 
 #endif

@@ -98,7 +98,7 @@ bool set_rest(struct set *s, struct conn *c)
 {
     struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c };
     atomic_store(&c->idle, true);
-    if (atomic_load(&s->mode) == SET_RUN)
+    if (atomic_load(&s->mode) != SET_STOP)
         return epoll_ctl(s->ep, EPOLL_CTL_MOD, c->fd, &ev) == 0;
     atomic_store(&c->idle, false);
     return false;

@@ -15,7 +15,7 @@
 #include "fcgi/fcgi_room.h"
 #include "fcgi/fcgi_set_internal.h"
 
-enum { TICK_MS = 50, EVENTS = 16 };
+enum { TICK_MS = 50, ACCEPT_LOOK_MS = 100, EVENTS = 16 };
 
 /* The main thread's own things. */
 struct hall {
@@ -26,6 +26,7 @@ struct hall {
     int terms;          /* TERM and INT so far */
     int64_t stop_at_ns; /* after HUP: idle connections are closed then; 0: not so */
     int64_t tended_at_ns;
+    int64_t accepted_at_ns;
 };
 
 static int watch(int ep, int fd, uint32_t events, void *tag, struct err *e)
@@ -123,12 +124,22 @@ static void drain_counter(int event_fd)
     (void)n;
 }
 
+/* The kernel wakes one thread for a connection. If that thread's process is frozen nobody else hears of
+ * it, so each process looks now and then. */
+static void accept_forgotten(struct hall *h, int64_t now_ns)
+{
+    if (now_ns - h->accepted_at_ns < ACCEPT_LOOK_MS * (int64_t)NS_PER_MS)
+        return;
+    h->accepted_at_ns = now_ns;
+    set_accept(h->set);
+}
+
 /* Returns when the set is drained. */
 static void keep_hall(struct hall *h)
 {
     while (set_mode(h->set) == SET_RUN || set_open(h->set) > 0) {
         struct epoll_event ev[EVENTS];
-        int n = epoll_wait(h->ep, ev, EVENTS, ticks(h) ? TICK_MS : -1);
+        int n = epoll_wait(h->ep, ev, EVENTS, ticks(h) ? TICK_MS : ACCEPT_LOOK_MS);
         bool woken = false;
         for (int i = 0; i < n; i++) {
             if (ev[i].data.ptr == &h->signal_fd) {
@@ -145,6 +156,7 @@ static void keep_hall(struct hall *h)
             room_admit(&h->room, now_ns);
         if (woken || now_ns - h->tended_at_ns >= TICK_MS * (int64_t)NS_PER_MS)
             tend(h, now_ns);
+        accept_forgotten(h, now_ns);
     }
 }
 

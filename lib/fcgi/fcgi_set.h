@@ -16,7 +16,7 @@ struct fcgi_set_options {
     int listen_fd;           /* borrowed; made non-blocking */
     int threads;             /* 2..64 */
     int64_t read_timeout_ms; /* begun requests that do not become whole; also socket send timeout */
-    int64_t drain_ms;        /* after HUP: how long idle connections stay for the peer to close */
+    int64_t drain_ms;        /* after HUP: how long connections stay for the peer to close */
     int64_t max_conns;
     int ready_fd; /* gets one byte when threads accept; -1: none. Closed after */
     void (*handle)(struct fcgi_req *r, void *ctx); /* any thread; must call fcgi_send() once */
@@ -24,8 +24,10 @@ struct fcgi_set_options {
 };
 
 /* Serves until TERM or INT (finish what is in hand, close idle connections, leave within a second of
- * the last answer; the second one ends the process at once) or HUP (stop accepting; close each
- * connection after its next answer or once it is idle for drain_ms). Signals must be blocked
+ * the last answer; the second one ends the process at once) or HUP (stop accepting, go on answering
+ * on the connections there are until the peer closes them; after drain_ms close the idle ones). A web
+ * server may be sending the next request on a connection in the moment its worker closes it, and does
+ * not send a POST again: only the web server can close without loss. Signals must be blocked
  * (stop_block). Runs on the calling thread, which becomes the waiting room. 0 when drained. */
 int fcgi_set_run(const struct fcgi_set_options *o, struct err *e) WARN_UNUSED;
 

@@ -11,7 +11,7 @@
 
 enum set_mode {
     SET_RUN,
-    SET_DRAIN, /* after HUP: answer, then close */
+    SET_DRAIN, /* after HUP: accept nothing, leave closing to the peer */
     SET_STOP,  /* after TERM, or HUP and drain_ms: idle connections are closed too */
 };
 
@@ -48,8 +48,8 @@ void set_accept(struct set *s);
  * there now. */
 bool set_listen(struct set *s, int64_t now_ns);
 
-/* The caller, who owns c, gives it up: armed again, it waits for its next request. False when the set is
- * being drained: the caller keeps it. */
+/* The caller, who owns c, gives it up: armed again, it waits for its next request. False at
+ * SET_STOP: the caller keeps it. */
 bool set_rest(struct set *s, struct conn *c) WARN_UNUSED;
 void set_close(struct set *s, struct conn *c);
 

@@ -29,7 +29,7 @@ struct worker {
 
 enum after { AFTER_KEEP, AFTER_CLOSE, AFTER_LINGER };
 
-/* While the set is drained a connection ends with its answer, but its peer may have sent a request
+/* While the set is stopped a connection ends with its answer, but its peer may have sent a request
  * before it could know: what the socket has taken is served, what comes later its sender sees fail. */
 static void rest(struct worker *w, struct conn *c)
 {

@@ -141,8 +141,15 @@ static void tell(struct worker *w, int sig)
 static void end(const struct supervisor *s, struct worker *w)
 {
     tell(w, SIGTERM);
-    if (w->kill_ns == 0)
-        w->kill_ns = clock_deadline(s->o->stop_ms);
+    int64_t kill_ns = clock_deadline(s->o->stop_ms);
+    if (w->kill_ns == 0 || w->kill_ns > kill_ns)
+        w->kill_ns = kill_ns;
+}
+
+static void drain(const struct supervisor *s, struct worker *w)
+{
+    tell(w, SIGHUP);
+    w->kill_ns = clock_deadline(s->o->drain_ms);
 }
 
 static void close_ready(struct worker *w)
@@ -187,7 +194,7 @@ static void generation_ready(struct supervisor *s)
     bool reload = s->current != 0;
     for (size_t i = 0; i < s->n_workers; i++)
         if (s->workers[i].generation < s->next && !s->workers[i].told)
-            tell(&s->workers[i], SIGHUP);
+            drain(s, &s->workers[i]);
     s->current = s->next;
     s->next = 0;
     if (reload)
@@ -305,7 +312,8 @@ static void attend(struct supervisor *s, struct worker *w, int64_t now_ns)
         log_warn(LOG_MSG("worker does not leave and is killed"), LOG_I("pid", w->pid));
         kill(w->pid, SIGKILL);
         w->kill_ns = INT64_MAX;
-        s->killed++;
+        if (s->stopping)
+            s->killed++;
     }
     if (w->ready || w->told || w->kill_ns != 0 || now_ns < ready_deadline(s, w))
         return;

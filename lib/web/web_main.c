@@ -203,6 +203,7 @@ static int supervise(struct process *p, struct listener *listener, char *name, s
         .argv = argv,
         .ready_ms = READY_MS,
         .stop_ms = STOP_MS,
+        .drain_ms = p->conf.fcgi_drain_ms + p->conf.fcgi_read_timeout_ms + STOP_MS,
     };
     return supervisor_run(&o, e);
 }

@@ -142,7 +142,12 @@ static int supervise(struct listener *l, int workers, int64_t ready_ms, int64_t 
     char *argv[] = { name, role, NULL };
     struct err e = ERR_INIT;
     struct supervisor_options o = {
-        .listener = l, .workers = workers, .argv = argv, .ready_ms = ready_ms, .stop_ms = stop_ms
+        .listener = l,
+        .workers = workers,
+        .argv = argv,
+        .ready_ms = ready_ms,
+        .stop_ms = stop_ms,
+        .drain_ms = stop_ms,
     };
     if (supervisor_run(&o, &e) == 0)
         return 0;

@@ -81,7 +81,7 @@ static void url_of(const char *name, char *out, size_t size)
     PQconninfoOption *all = PQconninfoParse(stores_pgurl(), &problem);
     if (all == NULL)
         fail_msg("%s", problem);
-    for (const PQconninfoOption *o = all; o->keyword != NULL; o++)
+    for (const PQconninfoOption *o = all; o != NULL && o->keyword != NULL; o++)
         if (o->val != NULL && strcmp(o->keyword, "dbname") != 0)
             add_keyword(&text, o->keyword, o->val);
     PQconninfoFree(all);

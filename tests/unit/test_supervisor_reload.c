@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HUP: a new generation takes over only when it is ready, and no request is left without a worker. */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -29,6 +30,22 @@ static void hup_replaces_the_generation_when_the_new_one_is_ready(void **state)
     sup_expect_metric(p, METRIC_RELOADS, 1);
     sup_stop_one(p, second); /* the old one has left and is not told again */
     assert_int_equal(sup_value(p, METRIC_WORKERS_DIED), 0);
+}
+
+static void an_old_worker_that_does_not_drain_is_killed(void **state)
+{
+    struct supervised *p = *state;
+    sup_behave(p, "stubborn");
+    sup_start(p, 1, SUP_READY_MS, 100);
+    pid_t first = sup_expect_ready(p);
+    sup_behave(p, "ready");
+    sup_signal(p, SIGHUP);
+    pid_t second = sup_expect_reload(p, first);
+    for (int64_t until_ns = clock_deadline(SUP_HANG_MS); kill(first, 0) == 0;) {
+        assert_true(clock_mono_ns() < until_ns);
+        poll(NULL, 0, 1);
+    }
+    sup_stop_one(p, second);
 }
 
 static void a_reload_waits_for_each_of_its_workers(void **state)
@@ -162,6 +179,7 @@ int main(int argc, char **argv)
         return role;
     const struct CMUnitTest tests[] = {
         TEST(hup_replaces_the_generation_when_the_new_one_is_ready),
+        TEST(an_old_worker_that_does_not_drain_is_killed),
         TEST(a_reload_waits_for_each_of_its_workers),
         TEST(an_old_generation_that_still_drains_is_told_to_end_too),
         TEST(a_generation_that_dies_leaves_the_old_one_serving),
