@@ -55,19 +55,24 @@ static void admit(struct room *r, struct conn *c, int64_t now_ns)
         leave_and_close(r, c, METRIC_CONNS_EXPIRED);
 }
 
+static struct conn *all_entering(struct set *s)
+{
+    SET_LOCKED(s);
+    return STEAL(s->entering);
+}
+
+static struct conn *take_first(struct conn **list)
+{
+    struct conn *first = *list;
+    DL_DELETE2(*list, first, queue_prev, queue_next);
+    return first;
+}
+
 void room_admit(struct room *r, int64_t now_ns)
 {
-    struct conn *came = NULL;
-    {
-        SET_LOCKED(r->set);
-        came = r->set->entering;
-        r->set->entering = NULL;
-    }
-    while (came != NULL) {
-        struct conn *c = came;
-        DL_DELETE2(came, c, queue_prev, queue_next);
-        admit(r, c, now_ns);
-    }
+    struct conn *came = all_entering(r->set);
+    while (came != NULL)
+        admit(r, take_first(&came), now_ns);
 }
 
 /* Takes what has come for this request and no byte more: the rest belongs to the next one. 1 when

@@ -256,7 +256,7 @@ void server_await(int metric, int64_t value)
             fail_msg("metric %d is %lld, not %lld", metric,
                 (long long)metric_get((enum metric)metric), (long long)value);
         const struct timespec pause = { .tv_nsec = NS_PER_MS };
-        (void)nanosleep(&pause, NULL);
+        (void)nanosleep(&pause, NULL); /* the pace of looking */
     }
 }
 
