@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fcgi/fcgi_set_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -47,6 +48,12 @@ static void listen_again(struct set *s, int64_t now_ns)
     s->listening = epoll_ctl(s->ep, EPOLL_CTL_ADD, s->o->listen_fd, &ev) == 0;
 }
 
+bool set_listens(struct set *s)
+{
+    SET_LOCKED(s);
+    return s->listening;
+}
+
 bool set_listen(struct set *s, int64_t now_ns)
 {
     SET_LOCKED(s);
@@ -58,10 +65,13 @@ bool set_listen(struct set *s, int64_t now_ns)
 static int arm_first(struct set *s, struct conn *c)
 {
     struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c };
+    (void)pthread_mutex_lock(&c->handover);
     atomic_store(&c->idle, true);
     if (s->mode == SET_STOP)
         (void)shutdown(c->fd, SHUT_RD);
-    return epoll_ctl(s->ep, EPOLL_CTL_ADD, c->fd, &ev);
+    int rc = epoll_ctl(s->ep, EPOLL_CTL_ADD, c->fd, &ev);
+    (void)pthread_mutex_unlock(&c->handover);
+    return rc;
 }
 
 /* Lock held. The descriptor is closed before the lock is given back: set_change_mode() shuts the
@@ -87,21 +97,34 @@ void set_close(struct set *s, struct conn *c)
     }
     metric_add(METRIC_CONNS_OPEN, -1);
     buf_free(&c->held);
+    (void)pthread_mutex_destroy(&c->handover);
     free(c);
     if (wake)
         stop_raise(s->wake_fd);
 }
 
-/* Once for each request, hence without the lock: either this thread sees the new mode, or
+/* Once for each request, hence without the set's lock: either this thread sees the new mode, or
  * set_change_mode() sees the connection idle and shuts it, which its event then tells. */
 bool set_rest(struct set *s, struct conn *c)
 {
     struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c };
+    bool armed = false;
+    (void)pthread_mutex_lock(&c->handover);
     atomic_store(&c->idle, true);
     if (atomic_load(&s->mode) != SET_STOP)
-        return epoll_ctl(s->ep, EPOLL_CTL_MOD, c->fd, &ev) == 0;
-    atomic_store(&c->idle, false);
-    return false;
+        armed = epoll_ctl(s->ep, EPOLL_CTL_MOD, c->fd, &ev) == 0;
+    else
+        atomic_store(&c->idle, false);
+    (void)pthread_mutex_unlock(&c->handover);
+    return armed;
+}
+
+void set_take(struct conn *c)
+{
+    (void)pthread_mutex_lock(&c->handover);
+    bool was_idle = atomic_exchange(&c->idle, false);
+    (void)pthread_mutex_unlock(&c->handover);
+    assert(was_idle);
 }
 
 /* Takes a place for one more connection. False at the limit: then nothing is accepted any more. */
@@ -122,6 +145,7 @@ static void add_conn(struct set *s, int fd)
 {
     struct conn *c = mem_calloc(1, sizeof *c);
     c->fd = fd;
+    (void)pthread_mutex_init(&c->handover, NULL);
     c->held = (struct buf)BUF_INIT(FCGI_PEEK_WINDOW);
     const struct timeval limit = { .tv_sec = s->o->read_timeout_ms / MS_PER_S,
         .tv_usec = s->o->read_timeout_ms % MS_PER_S * US_PER_MS };
@@ -142,12 +166,14 @@ static void add_conn(struct set *s, int fd)
 /* No connection came of a reserved place: error is accept4's. */
 static void unreserve(struct set *s, int error)
 {
-    bool paused = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-    bool wake = paused;
+    bool starved = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+    bool wake = starved;
+    bool paused = false;
     {
         SET_LOCKED(s);
         s->open--;
-        if (paused && s->listening) {
+        paused = starved && s->listening; /* others may have failed at the same moment */
+        if (paused) {
             stop_listening(s);
             s->accept_at_ns = clock_deadline(ACCEPT_PAUSE_MS);
         }

@@ -58,7 +58,9 @@ static void admit(struct room *r, struct conn *c, int64_t now_ns)
 static struct conn *all_entering(struct set *s)
 {
     SET_LOCKED(s);
-    return STEAL(s->entering);
+    struct conn *all = s->entering;
+    s->entering = NULL;
+    return all;
 }
 
 static struct conn *take_first(struct conn **list)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcgiapp.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "base/wait.h"
 #include "fcgi/fcgi_room.h"
 #include "fcgi/fcgi_set_internal.h"
 
@@ -26,7 +28,8 @@ struct hall {
     int terms;          /* TERM and INT so far */
     int64_t stop_at_ns; /* after HUP: idle connections are closed then; 0: not so */
     int64_t tended_at_ns;
-    int64_t accepted_at_ns;
+    int64_t looked_at_ns;
+    bool waited; /* a connection waited in the backlog when looked_at_ns */
 };
 
 static int watch(int ep, int fd, uint32_t events, void *tag, struct err *e)
@@ -125,13 +128,16 @@ static void drain_counter(int event_fd)
 }
 
 /* The kernel wakes one thread for a connection. If that thread's process is frozen nobody else hears of
- * it, so each process looks now and then. */
+ * it, so each process looks now and then, and takes what has been there since it looked before. */
 static void accept_forgotten(struct hall *h, int64_t now_ns)
 {
-    if (now_ns - h->accepted_at_ns < ACCEPT_LOOK_MS * (int64_t)NS_PER_MS)
+    if (now_ns - h->looked_at_ns < ACCEPT_LOOK_MS * (int64_t)NS_PER_MS)
         return;
-    h->accepted_at_ns = now_ns;
-    set_accept(h->set);
+    h->looked_at_ns = now_ns;
+    bool waits = set_listens(h->set) && wait_fd(h->set->o->listen_fd, POLLIN, now_ns) > 0;
+    if (waits && h->waited)
+        set_accept(h->set);
+    h->waited = waits;
 }
 
 /* Returns when the set is drained. */

@@ -47,10 +47,13 @@ void set_accept(struct set *s);
 /* Takes the listening socket (back) into ep when mode, max_conns and accept_at_ns let it. Whether it is
  * there now. */
 bool set_listen(struct set *s, int64_t now_ns);
+bool set_listens(struct set *s);
 
 /* The caller, who owns c, gives it up: armed again, it waits for its next request. False at
  * SET_STOP: the caller keeps it. */
 bool set_rest(struct set *s, struct conn *c) WARN_UNUSED;
+/* The caller got its event and owns it from now on. */
+void set_take(struct conn *c);
 void set_close(struct set *s, struct conn *c);
 
 /* ... to the waiting room, ... to a thread. */

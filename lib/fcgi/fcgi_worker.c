@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <assert.h>
 #include <errno.h>
 #include <fcgiapp.h>
 #include <pthread.h>
@@ -122,9 +121,7 @@ static void serve_held(struct worker *w, struct conn *c)
 /* A connection has become readable: looks what is there. */
 static void look(struct worker *w, struct conn *c)
 {
-    /* taking it over from whoever armed it: reads what that thread wrote */
-    bool was_idle = atomic_exchange(&c->idle, false);
-    assert(was_idle);
+    set_take(c);
     ssize_t n = recv(c->fd, w->window, FCGI_PEEK_SMALL, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         finish(w, c, AFTER_KEEP);
