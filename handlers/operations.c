@@ -60,10 +60,12 @@ static void release_answer(void *answer)
 }
 
 /* Without shared memory (CGI) each poll asks the stores itself. */
-static int ask_for_operations(struct operations_app *app, struct web_reply *reply, struct err *e)
+static int ask_for_operations(struct web_req *req, struct web_reply *reply, struct err *e)
 {
+    struct operations_app *app = req->app;
     struct poll_answer *a = mem_calloc(1, sizeof(*a));
     a->body = (struct buf)BUF_INIT(ANSWER_MAX);
+    fcgi_may_wait(req->fcgi);
     pthread_mutex_lock(&app->ask_lock);
     poll_ask(app->source, a);
     pthread_mutex_unlock(&app->ask_lock);
@@ -83,10 +85,15 @@ int get_operations(struct web_req *req, struct web_reply *reply, struct err *e)
     bool waited = false;
 
     if (app->snapshots == NULL)
-        return ask_for_operations(app, reply, e);
+        return ask_for_operations(req, reply, e);
     uint64_t generation = atomic_load(&req->shared->generation);
-    int rc = snapshot_get(app->snapshots, generation, POLL_MAX_AGE_MS * NS_PER_MS,
-        clock_deadline(POLL_WAIT_MS), &snap, &waited);
+    const int64_t max_age_ns = POLL_MAX_AGE_MS * NS_PER_MS;
+    int rc = snapshot_get(app->snapshots, generation, max_age_ns, 0, &snap, &waited);
+    if (rc == 1) {
+        fcgi_may_wait(req->fcgi);
+        rc = snapshot_get(
+            app->snapshots, generation, max_age_ns, clock_deadline(POLL_WAIT_MS), &snap, &waited);
+    }
     if (waited)
         metric_add(METRIC_POLLS_WAITED, 1);
     if (rc != 0) {
@@ -147,7 +154,7 @@ enum {
 };
 
 static const struct web_route ROUTES[] = {
-    { "GET", "/api/operations", get_operations, READERS, READ | WEB_ANONYMOUS },
+    { "GET", "/api/operations", get_operations, READERS, READ | WEB_ANONYMOUS | WEB_INSTANT },
     { "GET", "/api/v1/staging", get_staging_list, READERS, READ },
     { "GET", "/api/v1/staging/{key}", get_staging, READERS, READ },
     { "PUT", "/api/v1/staging/{key}", put_staging, WRITERS, WEB_BODY_JSON },

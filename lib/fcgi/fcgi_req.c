@@ -159,6 +159,12 @@ static ssize_t write_some(const struct fcgi_req *r, struct iovec *iov, int iovs)
     if (r->fcgx == NULL)
         return writev(r->out_fd, iov, iovs);
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = (size_t)iovs };
+    if (worker_leads(r->worker)) {
+        ssize_t n = sendmsg(r->out_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n >= 0 || errno != EAGAIN)
+            return n;
+        worker_follow(r->worker);
+    }
     return sendmsg(r->out_fd, &m, MSG_NOSIGNAL);
 }
 
@@ -233,6 +239,11 @@ int fcgi_send(struct fcgi_req *r, const char *head, size_t head_size, const char
         return 0;
     r->failed = true;
     return err_errno(e, ERR_UNAVAILABLE, "the answer could not be sent");
+}
+
+void fcgi_may_wait(struct fcgi_req *r)
+{
+    worker_follow(r->worker);
 }
 
 int fcgi_thread(const struct fcgi_req *r)

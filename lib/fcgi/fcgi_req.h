@@ -25,6 +25,11 @@ ssize_t fcgi_read(struct fcgi_req *r, void *data, size_t size);
 int fcgi_send(struct fcgi_req *r, const char *head, size_t head_size, const char *body,
     size_t body_size, struct err *e) WARN_UNUSED;
 
+/* To be called before the handler may wait for anything (a store, another thread, the body): from here
+ * on other threads serve what comes meanwhile. Calling it again, or in CGI, does nothing. Needed only
+ * where fcgi_set_options.handler_follows is set; fcgi_read() and fcgi_send() see to themselves. */
+void fcgi_may_wait(struct fcgi_req *r);
+
 /* The thread that handles it, 0 .. threads-1 (0 in CGI). */
 int fcgi_thread(const struct fcgi_req *r);
 

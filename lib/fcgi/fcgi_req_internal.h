@@ -10,8 +10,11 @@
 #include "fcgi/fcgi_feed.h"
 #include "fcgi/fcgi_req.h"
 
+struct worker;
+
 struct fcgi_req {
-    FCGX_Request *fcgx; /* NULL: CGI */
+    struct worker *worker; /* NULL: CGI */
+    FCGX_Request *fcgx;    /* NULL: CGI */
     struct fcgi_feed
         *feed; /* NULL: libfcgi reads the socket itself, and the request is whole in it */
     char *const *env;
@@ -24,6 +27,10 @@ struct fcgi_req {
     bool begun;  /* fcgi_send() was called */
     bool failed; /* ... and could not send all */
 };
+
+/* The thread's part in the crew (fcgi_worker.c): gives up the lead, if it has it. NULL is fine. */
+void worker_follow(struct worker *w);
+bool worker_leads(const struct worker *w);
 
 /* Reads the rest of the body where it costs no waiting. Before the answer is sent: what the client
  * sends after the answer belongs to its next request, and libfcgi would read into it. */

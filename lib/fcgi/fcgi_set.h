@@ -21,6 +21,9 @@ struct fcgi_set_options {
     int ready_fd; /* gets one byte when threads accept; -1: none. Closed after */
     void (*handle)(struct fcgi_req *r, void *ctx); /* any thread; must call fcgi_send() once */
     void *ctx;
+    /* handle() calls fcgi_may_wait() itself before it waits for anything. Otherwise the set takes every
+     * handler for one that waits, which costs a wake-up of another thread for each request. */
+    bool handler_follows;
 };
 
 /* Serves until TERM or INT (finish what is in hand, close idle connections, leave within a second of

@@ -14,10 +14,22 @@
 #include "fcgi/fcgi_req_internal.h"
 #include "fcgi/fcgi_set_internal.h"
 
-enum { STACK_SIZE = 1 << 20 };
+enum { STACK_SIZE = 1 << 20, EVENTS = 16 };
+
+/* One thread leads: it takes events, several at a time, and serves them one after the other, so that
+ * under load nobody has to be woken for a request. Before it may wait for anything (a store, a slow
+ * client) it gives the lead up, and another goes on with the events that are left. */
+struct crew {
+    pthread_mutex_t lead; /* held by who leads */
+    struct epoll_event ev[EVENTS];
+    int n;
+    int next;
+};
 
 struct worker {
     struct set *set;
+    struct crew *crew;
+    bool leads;
     int index;
     bool started;
     pthread_t thread;
@@ -25,6 +37,19 @@ struct worker {
     struct fcgi_feed feed;
     unsigned char *window;
 };
+
+void worker_follow(struct worker *w)
+{
+    if (w == NULL || !w->leads)
+        return;
+    w->leads = false;
+    (void)pthread_mutex_unlock(&w->crew->lead);
+}
+
+bool worker_leads(const struct worker *w)
+{
+    return w != NULL && w->leads;
+}
 
 enum after { AFTER_KEEP, AFTER_CLOSE, AFTER_LINGER };
 
@@ -81,7 +106,10 @@ static bool handle(struct worker *w, struct conn *c, int fd, struct fcgi_feed *f
         .in_fd = -1,
         .out_fd = c->fd,
         .thread = w->index,
+        .worker = w,
         .send_timeout_ms = w->set->o->read_timeout_ms };
+    if (!w->set->o->handler_follows)
+        worker_follow(w);
     w->set->o->handle(&req, w->set->o->ctx);
     if (!req.begun)
         log_error(LOG_MSG("a handler did not answer"));
@@ -104,6 +132,7 @@ static void serve_at_once(struct worker *w, struct conn *c, bool only)
 static void serve_held(struct worker *w, struct conn *c)
 {
     struct err e = ERR_INIT;
+    worker_follow(w); /* the rest of the body may be long in coming */
     w->feed.window = w->window;
     if (feed_begin(&w->feed, c, &e) < 0) {
         log_error(LOG_MSG("a request is dropped"), LOG_S("error", e.msg));
@@ -157,15 +186,25 @@ static void serve_ready(struct worker *w)
         serve_held(w, c);
 }
 
+static struct epoll_event next_event(struct worker *w)
+{
+    struct crew *c = w->crew;
+    if (!w->leads)
+        (void)pthread_mutex_lock(&c->lead);
+    w->leads = true;
+    while (c->next >= c->n) {
+        c->n = epoll_wait(w->set->ep, c->ev, EVENTS, -1);
+        c->next = 0;
+    }
+    return c->ev[c->next++];
+}
+
 static void *work(void *arg)
 {
     struct worker *w = arg;
     struct set *s = w->set;
     for (;;) {
-        struct epoll_event ev = { 0 };
-        int n = epoll_wait(s->ep, &ev, 1, -1);
-        if (n <= 0)
-            continue;
+        struct epoll_event ev = next_event(w);
         if (ev.data.ptr == &s->quit_fd)
             break;
         if (ev.data.ptr == NULL)
@@ -175,6 +214,7 @@ static void *work(void *arg)
         else
             look(w, ev.data.ptr);
     }
+    worker_follow(w);
     feed_close(&w->feed);
     return NULL;
 }
@@ -205,6 +245,10 @@ static int start(struct worker *w, struct set *s, int index, struct err *e)
 int workers_start(struct set *s, struct worker **out, struct err *e)
 {
     struct worker *w = mem_calloc((size_t)s->o->threads, sizeof *w);
+    struct crew *crew = mem_calloc(1, sizeof *crew);
+    (void)pthread_mutex_init(&crew->lead, NULL);
+    for (int i = 0; i < s->o->threads; i++)
+        w[i].crew = crew;
     for (int i = 0; i < s->o->threads; i++) {
         if (start(&w[i], s, i, e) < 0) {
             workers_join(s, w);
@@ -223,5 +267,7 @@ void workers_join(struct set *s, struct worker *w)
             (void)pthread_join(w[i].thread, NULL);
         free(w[i].window);
     }
+    (void)pthread_mutex_destroy(&w->crew->lead);
+    free(w->crew);
     free(w);
 }

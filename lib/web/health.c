@@ -72,7 +72,7 @@ static int get_metrics(struct web_req *req, struct web_reply *reply, struct err 
 }
 
 const struct web_route HEALTH_ROUTES[] = {
-    { "GET", "/healthz", get_health, ROLE_NONE, WEB_OPEN },
+    { "GET", "/healthz", get_health, ROLE_NONE, WEB_OPEN | WEB_INSTANT },
     { "GET", "/readyz", get_ready, ROLE_NONE, WEB_OPEN },
     { "GET", "/metrics", get_metrics, ROLE_VIEWER | ROLE_WORKER | ROLE_ADMIN, WEB_BODY_NONE },
 };

@@ -29,6 +29,7 @@ enum web_flag {
     WEB_OPEN = 1 << 2,          /* no authentication */
     WEB_ANONYMOUS = 1 << 3,     /* open when [auth] anonymous=viewer */
     WEB_ETAG = 1 << 4,          /* strong ETag over the body, 304 */
+    WEB_INSTANT = 1 << 5, /* waits for nothing, or calls fcgi_may_wait() itself before it does */
 };
 
 typedef int web_handler(struct web_req *req, struct web_reply *reply, struct err *e);

@@ -135,6 +135,7 @@ static int serve_socket(struct process *p, struct web_server *server, struct err
         .ready_fd = ready_fd(),
         .handle = web_serve,
         .ctx = server,
+        .handler_follows = true,
     };
     return fcgi_set_run(&o, e);
 }

@@ -142,6 +142,8 @@ static int answer(const struct web_server *s, const struct web_thread *t, struct
     if (find_route(s, req, reply, e) < 0 || check_caller(s, req->fcgi, req, e) < 0)
         return -1;
     route = req->match.route;
+    if ((route->flags & WEB_INSTANT) == 0)
+        fcgi_may_wait(req->fcgi);
     if (web_body_read(req->fcgi, route->flags, &req->body, e) < 0)
         return -1;
     /* From here on: what the client took to send its body is not the stores' fault. */

@@ -121,9 +121,11 @@ static void handle(struct fcgi_req *r, void *ctx)
         const char *value = fcgi_env(r, fcgi_env(r, "NAME"));
         answer_text(r, value == NULL ? "(none)" : value);
     } else if (strcmp(what, "meet") == 0) {
+        fcgi_may_wait(r);
         (void)pthread_barrier_wait(&acts->meeting);
         answer_text(r, "met");
     } else if (strcmp(what, "hold") == 0) {
+        fcgi_may_wait(r);
         do_hold(r, acts);
     } else if (strcmp(what, "mute") != 0) {
         answer_text(r, "hello");
@@ -158,7 +160,8 @@ static void be_server(const struct server *s, const struct server_options *o, in
         .max_conns = o->max_conns > 0 ? o->max_conns : 4096,
         .ready_fd = ready_fd,
         .handle = handle,
-        .ctx = &acts };
+        .ctx = &acts,
+        .handler_follows = true };
     struct err e = ERR_INIT;
     if (o->log_fd > 0)
         (void)dup2(o->log_fd, STDERR_FILENO);

@@ -24,8 +24,14 @@ struct fcgi_req {
     size_t body_at;
     bool cgi;
     int sent;
+    int waits; /* calls of fcgi_may_wait() */
     struct buf out;
 };
+
+void fcgi_may_wait(struct fcgi_req *r)
+{
+    r->waits++;
+}
 
 const char *fcgi_env(const struct fcgi_req *r, const char *name)
 {
@@ -84,6 +90,14 @@ static int get_thing(struct web_req *req, struct web_reply *reply, struct err *e
     return 0;
 }
 
+static int get_instant(struct web_req *req, struct web_reply *reply, struct err *e)
+{
+    (void)req;
+    (void)e;
+    reply_json(reply, jx_object());
+    return 0;
+}
+
 static int put_thing(struct web_req *req, struct web_reply *reply, struct err *e)
 {
     (void)e;
@@ -104,6 +118,7 @@ static const struct web_route ROUTES[] = {
     { "PUT", "/things/{key}", put_thing, ROLE_ADMIN, WEB_BODY_JSON },
     { "POST", "/things/{key}", put_thing, ROLE_ADMIN, WEB_BODY_OPTIONAL },
     { "DELETE", "/things/{key}", put_thing, ROLE_ADMIN, WEB_BODY_NONE },
+    { "GET", "/instant", get_instant, ROLE_ADMIN, WEB_INSTANT },
     { "GET", "/fail", fail_thing, ROLE_ADMIN, 0 },
 };
 
@@ -203,6 +218,23 @@ static void a_request_reaches_its_handler(void **state)
         "ETag: \"c7874dd35f118e68f50bac7084d9d598\"\r\nCache-Control: no-cache\r\n"
         "X-Request-Id: client-id-1\r\n\r\n{\"key\":\"a/b\",\"query\":\"x=1&y\",\"caller\":\"open\"}");
     buf_free(&r.out);
+    end(&f);
+}
+
+/* Only who promises to say so itself may keep other requests from being served meanwhile. */
+static void other_threads_take_over_unless_the_route_is_instant(void **state)
+{
+    struct fixture f;
+    (void)state;
+    begin(&f, word_open);
+    struct fcgi_req waiting = request("GET", "/things/a");
+    web_serve(&waiting, &f.server);
+    assert_true(waiting.waits > 0);
+    struct fcgi_req instant = request("GET", "/instant");
+    web_serve(&instant, &f.server);
+    assert_int_equal(instant.waits, 0);
+    buf_free(&waiting.out);
+    buf_free(&instant.out);
     end(&f);
 }
 
@@ -485,6 +517,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_reaches_its_handler),
+        cmocka_unit_test(other_threads_take_over_unless_the_route_is_instant),
         cmocka_unit_test(head_has_the_length_and_no_body),
         cmocka_unit_test(errors_have_text_and_request_id),
         cmocka_unit_test(what_a_handler_says_becomes_the_status),
