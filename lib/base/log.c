@@ -235,10 +235,13 @@ static bool write_line(const char *text, size_t size)
 void log_emit(enum log_level level, const struct log_kv *kvs)
 {
     int saved_errno = errno;
-    struct line l = { .len = 0, .limit = LINE_SIZE - TAIL_SIZE - ENDING_SIZE, .cut = false };
+    struct line l; /* not zeroed: most calls are for lines that are not written */
 
     if (level > setup.level)
         return;
+    l.len = 0;
+    l.limit = LINE_SIZE - TAIL_SIZE - ENDING_SIZE;
+    l.cut = false;
     put_head(&l, level);
     for (; kvs->key; kvs++) {
         if (kvs->text)

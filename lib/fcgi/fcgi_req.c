@@ -30,14 +30,50 @@ struct reply {
 
 static const unsigned char PADDING[8];
 
-const char *fcgi_env(const struct fcgi_req *r, const char *name)
+/* As the index keeps it. */
+static unsigned char short_size(size_t size)
 {
-    size_t size = strlen(name);
+    return size < UINT8_MAX ? (unsigned char)size : UINT8_MAX;
+}
+
+static void index_names(struct fcgi_req *r)
+{
+    size_t n = 0;
+    for (; n < FCGI_NAMES_INDEXED && r->env[n] != NULL; n++)
+        r->name_size[n] = short_size((size_t)(strchrnul(r->env[n], '=') - r->env[n]));
+    r->indexed = n;
+}
+
+static const char *value_of(const char *entry, const char *name, size_t size)
+{
+    return strncmp(entry, name, size) == 0 && entry[size] == '=' ? entry + size + 1 : NULL;
+}
+
+/* A request is asked for a dozen names, most of which few or no others are as long as. */
+static const char *indexed_value(const struct fcgi_req *r, const char *name, size_t size)
+{
+    const char *value = NULL;
+    for (size_t n = r->indexed; value == NULL && n > 0;) {
+        const unsigned char *at = memrchr(r->name_size, short_size(size), n);
+        if (at == NULL)
+            return NULL;
+        n = (size_t)(at - r->name_size);
+        value = value_of(r->env[n], name, size);
+    }
+    return value;
+}
+
+const char *fcgi_env(struct fcgi_req *r, const char *name)
+{
+    const size_t size = strlen(name);
     const char *last = NULL;
-    for (char *const *p = r->env; *p != NULL; p++)
-        if (strncmp(*p, name, size) == 0 && (*p)[size] == '=')
-            last = *p + size + 1;
-    return last;
+    if (r->indexed == 0)
+        index_names(r);
+    for (char *const *p = r->env + r->indexed; *p != NULL; p++) {
+        const char *value = value_of(*p, name, size);
+        last = value != NULL ? value : last;
+    }
+    return last != NULL ? last : indexed_value(r, name, size);
 }
 
 static ssize_t read_cgi(struct fcgi_req *r, void *data, size_t size)

@@ -14,7 +14,7 @@ struct fcgi_req;
 
 /* A parameter of the request (REQUEST_METHOD, HTTP_ACCEPT, ...), borrowed while the request lives; NULL
  * when absent. Of duplicates the last counts (web servers override by appending). */
-const char *fcgi_env(const struct fcgi_req *r, const char *name);
+const char *fcgi_env(struct fcgi_req *r, const char *name);
 
 /* The next bytes of the body: their number, 0 at its end, -1 when it was cut off (client gone,
  * protocol error, read timeout). */

@@ -12,12 +12,17 @@
 
 struct worker;
 
+/* More parameters than a web server usually passes. */
+enum { FCGI_NAMES_INDEXED = 64 };
+
 struct fcgi_req {
     struct worker *worker; /* NULL: CGI */
     FCGX_Request *fcgx;    /* NULL: CGI */
     struct fcgi_feed
         *feed; /* NULL: libfcgi reads the socket itself, and the request is whole in it */
     char *const *env;
+    size_t indexed; /* of env, made by the first fcgi_env(); the rest is searched */
+    unsigned char name_size[FCGI_NAMES_INDEXED];
     int in_fd;          /* CGI: the body */
     uint64_t body_left; /* CGI: of CONTENT_LENGTH */
     int out_fd;

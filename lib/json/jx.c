@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "json/jx.h"
 
-#include <assert.h>
 #include <limits.h>
-#include <locale.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "json/jx_check.h"
+#include "json/jx_write.h"
 
 /* json-c says "out of memory" by NULL, which is also JSON null: it must not pass for one. */
 static json_object *must(json_object *o)
@@ -107,34 +104,10 @@ void jx_set_bool(json_object *o, const char *key, bool b)
     jx_set(o, key, must(json_object_new_boolean(b)));
 }
 
-static locale_t c_locale;
-static void c_locale_make(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (c_locale == (locale_t)0)
-        abort();
-}
-
-/* A decimal comma of the process' locale must not get into JSON. */
-static void shortest(double n, char *dst, size_t size)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, c_locale_make);
-    locale_t old = uselocale(c_locale);
-    for (int digits = 15; digits <= 17; digits++) {
-        (void)snprintf(dst, size, "%.*g", digits, n);
-        double back = strtod(dst, NULL);
-        if (!islessgreater(back, n))
-            break;
-    }
-    (void)uselocale(old);
-}
-
 void jx_set_double(json_object *o, const char *key, double n)
 {
-    char text[40];
-    assert(isfinite(n));
-    shortest(n, text, sizeof(text));
+    char text[JX_DOUBLE_SIZE];
+    jx_double_text(text, n);
     jx_set(o, key, must(json_object_new_double_s(n, text)));
 }
 

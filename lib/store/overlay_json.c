@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "json/jx_write.h"
 #include "model/load_job.h"
 #include "store/staging.h"
 
@@ -36,20 +37,22 @@ static const struct field FIELDS[] = {
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
-json_object *overlay_to_json(const struct overlay *o)
+void overlay_print(const struct overlay *o, struct buf *out)
 {
-    json_object *json = jx_object();
     for (size_t i = 0; i < N_FIELDS; i++) {
         const struct field *f = &FIELDS[i];
         const void *member = (const char *)o + f->offset;
+        buf_putc(out, i == 0 ? '{' : ',');
+        jx_write_text(out, f->name);
+        buf_putc(out, ':');
         if (f->kind == TEXT)
-            jx_set_str(json, f->name, *(const char *const *)member);
+            jx_write_text(out, *(const char *const *)member);
         else if (f->kind == NUMBER)
-            jx_set_int(json, f->name, *(const int64_t *)member);
+            jx_write_int(out, *(const int64_t *)member);
         else
-            jx_set_double(json, f->name, *(const double *)member);
+            jx_write_double(out, *(const double *)member);
     }
-    return json;
+    buf_putc(out, '}');
 }
 
 /* The field of that name, or NULL. Values of our own have all of them in order, so the search begins

@@ -55,8 +55,8 @@ int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err
 int staging_list(
     struct kv *kv, const struct overlays *before, struct overlays *out, struct err *e) WARN_UNUSED;
 
-/* The value as it is stored, and back. parse: -1 when it is malformed (it then counts as absent). */
-json_object *overlay_to_json(const struct overlay *o);
+/* The value as it is stored (of an overlay that is sane), and back. overlay_from_json: -1 when it is malformed (it then counts as absent). */
+void overlay_print(const struct overlay *o, struct buf *out);
 int overlay_from_json(const char *key, const char *text, size_t size, struct overlay *out,
     json_object **json, struct err *e) WARN_UNUSED;
 

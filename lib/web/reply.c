@@ -204,6 +204,18 @@ void reply_revalidate(struct web_reply *r, bool tagged, const char *if_none_matc
     }
 }
 
+/* buf_printf() would format it twice, and the head is made for every answer. */
+static void put_size(struct buf *out, size_t size)
+{
+    char digits[24];
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + size % 10);
+        size /= 10;
+    } while (size > 0);
+    buf_add(out, digits + at, sizeof(digits) - at);
+}
+
 static void header(struct buf *out, const char *name, const char *value)
 {
     buf_puts(out, name);
@@ -234,10 +246,14 @@ void reply_head(const struct web_reply *r, const char *request_id, struct buf *o
     status_line(r->status, out);
     if (r->status != HTTP_NO_CONTENT && r->status != HTTP_NOT_MODIFIED) {
         header(out, "Content-Type: ", r->type);
-        buf_printf(out, "Content-Length: %zu\r\n", body_size(r));
+        buf_puts(out, "Content-Length: ");
+        put_size(out, body_size(r));
+        buf_puts(out, "\r\n");
     }
-    if (r->etag[0] != '\0')
-        buf_printf(out, "ETag: \"%s\"\r\n", r->etag);
+    if (r->etag[0] != '\0') {
+        buf_puts(out, "ETag: \"");
+        header(out, r->etag, "\"");
+    }
     header(out, "Cache-Control: ", r->revalidate ? "no-cache" : "no-store");
     if (r->degraded[0] != '\0')
         header(out, "X-Degraded: ", r->degraded);

@@ -59,13 +59,20 @@ int web_bind(const struct web_req *r, const struct jx_field *fields, size_t n, e
     return jx_bind(r->body == NULL ? none : r->body, fields, n, mode, target, e);
 }
 
+static bool is_taken_in_id(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+}
+
 static bool id_is_good(const char *id)
 {
-    static const char TAKEN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t n = 0;
     if (id == NULL)
         return false;
-    const size_t n = strlen(id);
-    return n >= 8 && n < REQUEST_ID_SIZE && strspn(id, TAKEN) == n;
+    while (n < REQUEST_ID_SIZE && is_taken_in_id(id[n]))
+        n++;
+    return id[n] == '\0' && n >= 8 && n < REQUEST_ID_SIZE;
 }
 
 void request_id_choose(const char *client, const char *server, char out[REQUEST_ID_SIZE])

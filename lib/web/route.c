@@ -197,7 +197,8 @@ static void allow(char *list, size_t size, const char *method)
 int route_find(const struct web_route *routes, size_t n, const char *method, const char *uri,
     struct route_match *m, struct err *e)
 {
-    struct path p = { .n = 0 };
+    struct path p;
+    p.n = 0;
     m->allow[0] = '\0';
     if (split(uri, &p, e) < 0)
         return -1;

@@ -10,7 +10,7 @@
 #include "web/route.h"
 
 /* 0 with the length, 1 when there is no body and none is needed. */
-static int announced(const struct fcgi_req *r, bool required, int64_t *length, struct err *e)
+static int announced(struct fcgi_req *r, bool required, int64_t *length, struct err *e)
 {
     const char *text = fcgi_env(r, "CONTENT_LENGTH");
     if (str_empty(text)) {

@@ -33,7 +33,7 @@ void fcgi_may_wait(struct fcgi_req *r)
     r->waits++;
 }
 
-const char *fcgi_env(const struct fcgi_req *r, const char *name)
+const char *fcgi_env(struct fcgi_req *r, const char *name)
 {
     for (size_t i = 0; i < ENV_MAX && r->name[i] != NULL; i++) {
         if (strcmp(r->name[i], name) == 0)
