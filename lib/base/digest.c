@@ -50,8 +50,7 @@ void digest_hex(const void *data, size_t size, char out[DIGEST_HEX_SIZE])
 
     /* Fails only for want of memory or of the algorithm itself. */
     if (EVP_DigestInit_ex2(context, sha256, NULL) != 1 ||
-        EVP_DigestUpdate(context, data, size) != 1 ||
-        EVP_DigestFinal_ex(context, raw, NULL) != 1)
+        EVP_DigestUpdate(context, data, size) != 1 || EVP_DigestFinal_ex(context, raw, NULL) != 1)
         abort();
     str_hex(out, raw, sizeof raw);
 }

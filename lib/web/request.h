@@ -23,16 +23,16 @@ struct web_req {
     struct fcgi_req *fcgi;
     const char *method;
     const char *query; /* raw, never NULL */
-    struct route_match match;
     struct auth_caller caller;
     char request_id[REQUEST_ID_SIZE];
     json_object *body; /* NULL when there was none */
     int64_t deadline_ns;
     const struct conf *conf;
-    struct db *db;         /* this thread's */
-    struct kv *kv;         /* this thread's */
-    struct shared *shared; /* NULL when there is no runtime folder (CGI) */
-    void *app;             /* what web_app.start made */
+    struct db *db;            /* this thread's */
+    struct kv *kv;            /* this thread's */
+    struct shared *shared;    /* NULL when there is no runtime folder (CGI) */
+    void *app;                /* what web_app.start made */
+    struct route_match match; /* last: its text is not zeroed for each request */
 };
 
 /* A parameter of the path, decoded; never NULL for a name in the pattern. */

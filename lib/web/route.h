@@ -50,8 +50,8 @@ struct route_match {
     const char *name[ROUTE_PARAMS_MAX]; /* borrowed from the pattern, not terminated: see length */
     size_t name_size[ROUTE_PARAMS_MAX];
     const char *value[ROUTE_PARAMS_MAX]; /* decoded, in text */
-    char text[ROUTE_TEXT_MAX];
-    char allow[64]; /* for 405: "GET, HEAD, PUT" */
+    char allow[64];                      /* for 405: "GET, HEAD, PUT" */
+    char text[ROUTE_TEXT_MAX];           /* last: see web_req */
 };
 
 /* Matches method and uri (its query cut off). Failures: ERR_INVALID (uri too long, does not start with

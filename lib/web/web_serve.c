@@ -80,7 +80,7 @@ void web_server_fini(struct web_server *s)
 }
 
 /* The raw address. A CGI is called by a path of its own, which is not part of ours. */
-static const char *request_uri(const struct fcgi_req *r)
+static const char *request_uri(struct fcgi_req *r)
 {
     const char *uri = fcgi_env(r, "REQUEST_URI");
     const char *script = fcgi_env(r, "SCRIPT_NAME");
@@ -211,22 +211,32 @@ static void send_reply(struct web_thread *t, const struct web_req *req, struct w
         log_debug(LOG_MSG("nobody took the answer"), LOG_S("error", e.msg));
 }
 
+static void req_init(
+    struct web_req *req, const struct web_server *s, const struct web_thread *t, struct fcgi_req *r)
+{
+    memset(req, 0, offsetof(struct web_req, match.text));
+    req->fcgi = r;
+    req->method = fcgi_env(r, "REQUEST_METHOD");
+    req->query = "";
+    req->conf = s->context->conf;
+    req->db = t->db;
+    req->kv = t->kv;
+    req->shared = s->context->shared;
+    req->app = s->app_data;
+}
+
 void web_serve(struct fcgi_req *r, void *server)
 {
     const struct web_server *s = server;
     const int number = fcgi_thread(r);
     const int64_t began_ns = clock_mono_ns();
     struct web_reply reply;
-    struct web_req req = { .fcgi = r, .query = "", .conf = s->context->conf };
+    struct web_req req;
     struct err e = ERR_INIT;
 
     assert(number >= 0 && (size_t)number < s->n_threads);
     struct web_thread *t = &s->threads[number];
-    req.method = fcgi_env(r, "REQUEST_METHOD");
-    req.db = t->db;
-    req.kv = t->kv;
-    req.shared = s->context->shared;
-    req.app = s->app_data;
+    req_init(&req, s, t, r);
     request_id_choose(fcgi_env(r, "HTTP_X_REQUEST_ID"), fcgi_env(r, "REQUEST_ID"), req.request_id);
     log_set_request(req.request_id);
     reply_init(&reply);
