@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "model/key.h"
+#include "store/guess.h"
 
 #define VALUE_PREFIX  "wb:1:staging:"
 #define ENDED_PREFIX  "wb:1:ended:"
@@ -23,19 +24,23 @@ enum {
 #define MEMBERS_MAX "-100000" /* the newest 100,000, as ZRANGE counts from the end */
 
 /* KEYS: value, index, ended. ARGV: expected value ("" for none), new value, TTL in seconds, member,
- * sender. A value of another type counts as absent. ended is a sorted set of senders (score = until
- * when each is refused), because the copies of one key may end in quick succession. */
+ * sender ("" for one that need not be looked up). A value of another type counts as absent. ended is a
+ * sorted set of senders (score = until when each is refused), because the copies of one key may end in
+ * quick succession. A sender that the expected value names already is not in it: the end that puts it
+ * there removes the value. Only first reports make the index longer, so only they prune it. */
 static struct kv_script PUT = {
     .text = "local t = redis.call('TIME')\n"
             "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
-            "local till = redis.pcall('ZSCORE', KEYS[3], ARGV[5])\n"
-            "if type(till) == 'string' and tonumber(till) > now then return {'ended'} end\n"
+            "if ARGV[5] ~= '' then\n"
+            "  local till = redis.pcall('ZSCORE', KEYS[3], ARGV[5])\n"
+            "  if type(till) == 'string' and tonumber(till) > now then return {'ended'} end\n"
+            "end\n"
             "local cur = redis.pcall('GET', KEYS[1])\n"
             "if type(cur) ~= 'string' then cur = '' end\n"
             "if cur ~= ARGV[1] then return {'old', cur} end\n"
             "redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])\n"
             "redis.call('ZADD', KEYS[2], now + ARGV[3] * 1000, ARGV[4])\n"
-            "redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)\n"
+            "if cur == '' then redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now) end\n"
             "return {'ok'}\n",
 };
 
@@ -87,76 +92,37 @@ static int names_of(const char *key, struct names *n, struct err *e)
     return 0;
 }
 
-/* --- what this thread wrote last ---------------------------------------------------------------
- *
- * A report is merged into what is stored. A sender's reports mostly come over one connection, so
- * this thread often knows what is stored, and the comparison in the script tells when it does not:
- * one round trip in place of two. */
-
-enum { GUESSES = 64, GUESS_MAX = 1024 };
-
-struct guess {
-    uint64_t hash; /* of the key */
-    size_t size;   /* 0: none */
-    char value[GUESS_MAX];
-};
-
-static _Thread_local struct guess guesses[GUESSES];
-
-/* FNV-1a. Two keys with one hash cost a round trip, nothing else: a value names its key. */
-static uint64_t hash_of(const char *key)
-{
-    uint64_t h = UINT64_C(14695981039346656037);
-    for (; *key != '\0'; key++)
-        h = (h ^ (unsigned char)*key) * UINT64_C(1099511628211);
-    return h;
-}
-
-static void guess_recall(const char *key, struct buf *out)
-{
-    uint64_t h = hash_of(key);
-    const struct guess *g = &guesses[h % GUESSES];
-    buf_clear(out);
-    if (g->hash == h && g->size > 0)
-        buf_add(out, g->value, g->size);
-}
-
-static void guess_remember(const char *key, const struct buf *value)
-{
-    uint64_t h = hash_of(key);
-    struct guess *g = &guesses[h % GUESSES];
-    bool fits = value->len <= GUESS_MAX;
-    if (!fits && g->hash != h)
-        return;
-    g->hash = h;
-    g->size = fits ? value->len : 0;
-    if (fits)
-        memcpy(g->value, value->data, value->len);
-}
-
 /* --- reports ----------------------------------------------------------------------------------- */
 
 struct put {
     struct kv *kv;
     const char *key;
     struct names names;
-    struct buf stored; /* what is stored, as far as is known */
-    bool guessed;      /* it was not read from Redis */
-    bool sane;         /* the merged overlay is one that readers will not skip */
-    struct buf value;  /* what is to be stored */
+    bool guessed; /* what is stored was not read from Redis, but is in guess, or "" */
+    struct guess guess;
+    struct buf stored; /* what was read */
+    json_object *json; /* what next borrows from, if stored was parsed */
+    struct overlay_scratch scratch;
+    struct overlay next; /* what is to be stored */
+    bool sane;           /* it is one that readers will not skip */
+    struct buf value;    /* the same as text */
     char sender[SENDER_SIZE];
 };
 
 static void put_free(struct put *p)
 {
+    guess_free(&p->guess);
     buf_free(&p->stored);
+    json_object_put(p->json);
     buf_free(&p->value);
 }
 #define cleanup_put __attribute__((cleanup(put_free)))
 
-static const char *bytes_of(const struct buf *b)
+static struct kv_arg stored_of(const struct put *p)
 {
-    return b->len == 0 ? "" : b->data;
+    const char *data = p->guessed ? p->guess.value : p->stored.data;
+    size_t size = p->guessed ? p->guess.size : p->stored.len;
+    return (struct kv_arg){ .data = size == 0 ? "" : data, .size = size };
 }
 
 static void keep_stored(struct put *p, const char *data, size_t size)
@@ -176,32 +142,43 @@ static int read_stored(struct put *p, struct err *e)
     return 0;
 }
 
-/* Merges the report into what is stored: fills value and sender. */
+/* What is stored; NULL: nothing. What makes no sense counts as absent, and is replaced. */
+static const struct overlay *parse_stored(struct put *p, struct overlay *room)
+{
+    if (p->guessed)
+        return p->guess.size > 0 ? &p->guess.overlay : NULL;
+    json_object_put(STEAL(p->json));
+    if (p->stored.len == 0 ||
+        overlay_from_json(p->key, p->stored.data, p->stored.len, room, &p->json, NULL) < 0)
+        return NULL;
+    return room;
+}
+
+/* Whom the script has to look up among those whose copy ended: "" for one that old names. */
+static void name_sender(struct put *p, const struct report *r, const struct overlay *old)
+{
+    bool by_claim = !str_empty(r->claim);
+    const char *sender = by_claim ? r->claim : r->session;
+    const char *known = old == NULL ? "" : by_claim ? old->claim : old->session;
+    p->sender[0] = '\0';
+    if (!str_empty(sender) && strcmp(sender, known) != 0)
+        (void)str_format(p->sender, sizeof p->sender, "%s:%s", by_claim ? "c" : "s", sender);
+}
+
+/* Merges the report into what is stored: fills next, value and sender. */
 static enum report_fate merge(struct put *p, const struct report *r)
 {
-    cleanup_json json_object *json = NULL;
-    cleanup_json json_object *next_json = NULL;
-    struct overlay_scratch scratch;
-    struct overlay old;
-    struct overlay next;
-    /* What makes no sense counts as absent, and is replaced. */
-    bool live = p->stored.len > 0 &&
-                overlay_from_json(p->key, p->stored.data, p->stored.len, &old, &json, NULL) == 0;
-    enum report_fate fate = overlay_apply(p->key, live ? &old : NULL, r, &scratch, &next);
+    struct overlay room;
+    const struct overlay *old = parse_stored(p, &room);
+    enum report_fate fate = overlay_apply(p->key, old, r, &p->scratch, &p->next);
     if (fate != REPORT_APPLIED && fate != REPORT_FIRST)
         return fate;
-    p->sane = overlay_is_sane(&next);
+    p->sane = overlay_is_sane(&p->next);
     if (!p->sane)
         return fate;
-    next_json = overlay_to_json(&next);
     buf_clear(&p->value);
-    jx_print(next_json, &p->value);
-    if (!str_empty(r->claim))
-        (void)str_format(p->sender, sizeof p->sender, "c:%s", r->claim);
-    else if (!str_empty(r->session))
-        (void)str_format(p->sender, sizeof p->sender, "s:%s", r->session);
-    else
-        (void)str_copy(p->sender, sizeof p->sender, "-");
+    overlay_print(&p->next, &p->value);
+    name_sender(p, r, old);
     return fate;
 }
 
@@ -214,9 +191,8 @@ static int store(struct put *p, struct err *e)
     cleanup_reply redisReply *r = NULL;
     int rc =
         kv_script_run(p->kv, &PUT, KV_ARGS(kv_text(n->value), kv_text(INDEX), kv_text(n->ended)),
-            KV_ARGS({ .data = bytes_of(&p->stored), .size = p->stored.len },
-                { .data = p->value.data, .size = p->value.len }, kv_text(TTL), kv_text(n->member),
-                kv_text(p->sender)),
+            KV_ARGS(stored_of(p), { .data = p->value.data, .size = p->value.len }, kv_text(TTL),
+                kv_text(n->member), kv_text(p->sender)),
             &r, e);
     if (rc < 0)
         return -1;
@@ -256,7 +232,7 @@ static int try_report(struct put *p, const struct report *r, enum report_fate *f
             e, ERR_TOO_LARGE, "the report makes a value of over %d bytes", OVERLAY_VALUE_MAX);
     int rc = store(p, e);
     if (rc == 0) {
-        guess_remember(p->key, &p->value);
+        guess_remember(&p->next, &p->value);
         *fate = f;
     }
     return rc;
@@ -266,13 +242,15 @@ int staging_report(
     struct kv *kv, const char *key, const struct report *r, enum report_fate *fate, struct err *e)
 {
     /* A stored value may be anything and must be handed back as it is to be replaced. */
-    cleanup_put struct put p = {
-        .kv = kv, .key = key, .stored = BUF_INIT(SIZE_MAX / 2), .value = BUF_INIT(OVERLAY_VALUE_MAX)
-    };
+    cleanup_put struct put p = { .kv = kv,
+        .key = key,
+        .guessed = true,
+        .guess = GUESS_INIT,
+        .stored = BUF_INIT(SIZE_MAX / 2),
+        .value = BUF_INIT(OVERLAY_VALUE_MAX) };
     if (names_of(key, &p.names, e) < 0)
         return -1;
-    guess_recall(key, &p.stored);
-    p.guessed = true;
+    (void)guess_recall(key, &p.guess);
     for (int i = 0; i < TRIES_MAX; i++) {
         int rc = try_report(&p, r, fate, e);
         if (rc <= 0)
@@ -289,6 +267,7 @@ static int end(struct kv *kv, const char *key, const char *refuse_s, struct err 
     struct names n;
     if (names_of(key, &n, e) < 0)
         return -1;
+    guess_forget(key);
     return kv_script_run(kv, &END, KV_ARGS(kv_text(n.value), kv_text(INDEX), kv_text(n.ended)),
         KV_ARGS(kv_text(n.member), kv_text(refuse_s)), &r, e);
 }
