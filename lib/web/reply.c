@@ -245,8 +245,9 @@ void reply_head(const struct web_reply *r, const char *request_id, struct buf *o
 {
     status_line(r->status, out);
     if (r->status != HTTP_NO_CONTENT && r->status != HTTP_NOT_MODIFIED) {
-        header(out, "Content-Type: ", r->type);
-        buf_puts(out, "Content-Length: ");
+        buf_puts(out, "Content-Type: ");
+        buf_puts(out, r->type);
+        buf_puts(out, "\r\nContent-Length: ");
         put_size(out, body_size(r));
         buf_puts(out, "\r\n");
     }
@@ -254,13 +255,14 @@ void reply_head(const struct web_reply *r, const char *request_id, struct buf *o
         buf_puts(out, "ETag: \"");
         header(out, r->etag, "\"");
     }
-    header(out, "Cache-Control: ", r->revalidate ? "no-cache" : "no-store");
+    buf_puts(out, r->revalidate ? "Cache-Control: no-cache\r\n" : "Cache-Control: no-store\r\n");
     if (r->degraded[0] != '\0')
         header(out, "X-Degraded: ", r->degraded);
     if (r->status >= HTTP_BAD_REQUEST)
         error_headers(r, out);
-    header(out, "X-Request-Id: ", request_id);
-    buf_puts(out, "\r\n");
+    buf_puts(out, "X-Request-Id: ");
+    buf_puts(out, request_id);
+    buf_puts(out, "\r\n\r\n");
 }
 
 /* RFC 9110 section 8.8.3.2: weak comparison leaves "W/" out of account. */

@@ -192,6 +192,13 @@ static int socket_path(const struct process *p, char *dst, size_t size, struct e
     return rc < 0 ? err_set(e, ERR_INVALID, "the socket's path is too long") : 0;
 }
 
+/* libpq brings GnuTLS along (through LDAP), which unless told otherwise sets itself up in every process
+ * that loads it: a megabyte for each worker. Who does use it sets it up explicitly. */
+static void spare_workers_gnutls(void)
+{
+    (void)setenv("GNUTLS_NO_IMPLICIT_INIT", "1", 0);
+}
+
 static int supervise(struct process *p, struct listener *listener, char *name, struct err *e)
 {
     char worker[] = "--worker";
@@ -206,6 +213,7 @@ static int supervise(struct process *p, struct listener *listener, char *name, s
         .stop_ms = STOP_MS,
         .drain_ms = p->conf.fcgi_drain_ms + p->conf.fcgi_read_timeout_ms + STOP_MS,
     };
+    spare_workers_gnutls();
     return supervisor_run(&o, e);
 }
 

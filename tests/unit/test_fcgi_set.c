@@ -273,6 +273,39 @@ static void test_of_duplicate_parameters_the_last_counts(void **state)
     server_stop(&s);
 }
 
+/* What comes after the first parameters, which are indexed, counts as well; names as long as another,
+ * or longer than the index can tell, are told apart. */
+static void test_parameters_are_found_however_many_there_are(void **state)
+{
+    (void)state;
+    struct server s;
+    server_start(&s, &(struct server_options){ .threads = 2 });
+    cleanup_fd int fd = server_connect(&s);
+    char name[302];
+    const int others[] = { 0, 10, 60, 61, 62, 63, 64, 65, 200 };
+    for (size_t i = 0; i < 2 * sizeof others / sizeof others[0]; i++) {
+        const bool twice = i % 2 == 1;
+        cleanup_buf struct buf pairs = BUF_INIT(CLIENT_REQUEST_MAX);
+        cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
+        memset(name, 'N', sizeof name);
+        name[i % 4 < 2 ? 3 : 300] = '\0';
+        client_pair(&pairs, "DO", "env");
+        client_pair(&pairs, "NAME", name);
+        client_pair(&pairs, name, "first");
+        for (int k = 0; k < others[i / 2]; k++)
+            client_pair(&pairs, "XXX", "another");
+        if (twice)
+            client_pair(&pairs, name, "last");
+        name[i % 4 < 2 ? 2 : 299] = 'M';
+        client_pair(&pairs, name, "as long");
+        client_begin(&b, 1, 1, true);
+        client_params(&b, 1, &pairs);
+        client_body(&b, 1, NULL, 0, 1, true);
+        server_expect(fd, &b, twice ? "last" : "first");
+    }
+    server_stop(&s);
+}
+
 static void test_a_second_request_sent_along_is_not_answered_wrongly(void **state)
 {
     (void)state;
@@ -428,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_malformed_lengths_are_refused),
         cmocka_unit_test(test_a_cookie_of_20000_bytes_arrives),
         cmocka_unit_test(test_of_duplicate_parameters_the_last_counts),
+        cmocka_unit_test(test_parameters_are_found_however_many_there_are),
         cmocka_unit_test(test_a_second_request_sent_along_is_not_answered_wrongly),
         cmocka_unit_test(test_a_second_request_sent_after_a_slow_first_is_answered),
         cmocka_unit_test(test_a_request_whose_client_shut_its_side_is_answered),
