@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,14 +35,18 @@ static const char *skip_digits(const char *p)
 
 int str_to_i64(const char *text, int64_t min, int64_t max, int64_t *out)
 {
-    const char *digits = *text == '-' ? text + 1 : text;
-    const char *end = skip_digits(digits);
+    const bool negative = *text == '-';
+    const char *digits = negative ? text + 1 : text;
+    const char *p = digits;
+    int64_t value = 0; /* of the same sign as the number, so that INT64_MIN fits */
 
-    if (end == digits || *end != '\0')
-        return -1;
-    errno = 0;
-    long long value = strtoll(text, NULL, 10);
-    if (errno != 0 || value < min || value > max)
+    for (; *p >= '0' && *p <= '9'; p++) {
+        int digit = negative ? '0' - *p : *p - '0';
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, digit, &value))
+            return -1;
+    }
+    if (p == digits || *p != '\0' || value < min || value > max)
         return -1;
     *out = value;
     return 0;
@@ -119,9 +122,23 @@ size_t str_utf8_char(const char *text, size_t size)
     return len;
 }
 
+/* The first byte at or after i of what is not ASCII; whole words at a time. */
+static size_t skip_ascii(const char *text, size_t i, size_t size)
+{
+    uint64_t word;
+    for (; size - i >= sizeof(word); i += sizeof(word)) {
+        memcpy(&word, text + i, sizeof(word));
+        if ((word & UINT64_C(0x8080808080808080)) != 0)
+            break;
+    }
+    while (i < size && (text[i] & 0x80) == 0)
+        i++;
+    return i;
+}
+
 bool str_utf8_valid(const char *text, size_t size)
 {
-    for (size_t i = 0; i < size;) {
+    for (size_t i = skip_ascii(text, 0, size); i < size; i = skip_ascii(text, i, size)) {
         size_t step = str_utf8_char(text + i, size - i);
         if (step == 0)
             return false;

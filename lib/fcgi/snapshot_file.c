@@ -15,7 +15,7 @@
 #include "base/str.h"
 
 /* head, body, padding, state: what a successor reads of the state may need alignment. */
-enum { PARTS = 4, STATE_ALIGN = 8 };
+enum { PARTS = 4, STATE_ALIGN = 8, FILE_MODE = 0640 };
 #define ORPHAN_US (60 * US_PER_S)
 
 static size_t padding(uint64_t body_size)
@@ -60,13 +60,29 @@ static void *unconst(const void *p)
     return (void *)(uintptr_t)p; /* struct iovec serves reads too */
 }
 
+/* A file that is there is a stranger's: it may be mapped, so it is unlinked and not rewritten. */
+static int create(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    int fd = open(path, flags, FILE_MODE);
+    if (fd < 0 && errno == EEXIST && unlink(path) == 0)
+        fd = open(path, flags, FILE_MODE);
+    return fd;
+}
+
+/* Whatever the umask. Looking costs less than setting, which a file system on disk writes down. */
+static int set_mode(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return -1;
+    return (st.st_mode & 07777) == FILE_MODE ? 0 : fchmod(fd, FILE_MODE);
+}
+
 static int write_file(const char *path, const struct snapshot_head *head,
     const struct snapshot_parts *parts, struct err *e)
 {
-    /* A file that is there is a stranger's: it may be mapped, so it is unlinked and not rewritten. */
-    if (unlink(path) != 0 && errno != ENOENT)
-        return err_errno(e, ERR_UNAVAILABLE, "unlink %s", path);
-    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    cleanup_fd int fd = create(path);
     if (fd < 0)
         return err_errno(e, ERR_UNAVAILABLE, "create %s", path);
     static const char PAD[STATE_ALIGN];
@@ -76,7 +92,7 @@ static int write_file(const char *path, const struct snapshot_head *head,
         { .iov_base = unconst(PAD), .iov_len = padding(parts->body_size) },
         { .iov_base = unconst(parts->state), .iov_len = parts->state_size },
     };
-    if (fchmod(fd, 0640) != 0 || write_all(fd, iov) != 0 || close(STEAL_FD(fd)) != 0)
+    if (set_mode(fd) != 0 || write_all(fd, iov) != 0 || close(STEAL_FD(fd)) != 0)
         return err_errno(e, ERR_UNAVAILABLE, "write %s", path);
     return 0;
 }

@@ -1,27 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/staging.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/mem.h"
 #include "base/str.h"
 #include "model/key.h"
 #include "store/guess.h"
+#include "store/staging_internal.h"
 
-#define VALUE_PREFIX  "wb:1:staging:"
-#define ENDED_PREFIX  "wb:1:ended:"
-#define INDEX         "wb:1:live"
-#define MEMBER_PREFIX "staging:"
+#define ENDED_PREFIX "wb:1:ended:"
 
-enum {
-    NAME_SIZE = 32 + KEY_MAX_BYTES, /* of a Redis key or index member, with its prefix */
-    SENDER_SIZE = 2048,
-    TRIES_MAX = 8,
-    MGET_MAX = 1000
-};
-#define MEMBERS_MAX "-100000" /* the newest 100,000, as ZRANGE counts from the end */
+enum { SENDER_SIZE = 2048, TRIES_MAX = 8 };
 
 /* KEYS: value, index, ended. ARGV: expected value ("" for none), new value, TTL in seconds, member,
  * sender ("" for one that need not be looked up). A value of another type counts as absent. ended is a
@@ -67,27 +56,11 @@ static struct kv_script END = {
         "return {'ok'}\n",
 };
 
-void overlays_free(struct overlays *o)
+int staging_names(const char *key, struct names *n, struct err *e)
 {
-    for (size_t i = 0; i < o->n; i++)
-        json_object_put(o->json[i]);
-    free(o->json);
-    free(o->overlay);
-    *o = (struct overlays)OVERLAYS_INIT;
-}
-
-/* The names of a key in Redis. */
-struct names {
-    char value[NAME_SIZE];
-    char ended[NAME_SIZE];
-    char member[NAME_SIZE];
-};
-
-static int names_of(const char *key, struct names *n, struct err *e)
-{
-    if (str_format(n->value, sizeof n->value, VALUE_PREFIX "%s", key) < 0 ||
+    if (str_format(n->value, sizeof n->value, STAGING_VALUE "%s", key) < 0 ||
         str_format(n->ended, sizeof n->ended, ENDED_PREFIX "%s", key) < 0 ||
-        str_format(n->member, sizeof n->member, MEMBER_PREFIX "%s", key) < 0)
+        str_format(n->member, sizeof n->member, STAGING_MEMBER "%s", key) < 0)
         return err_set(e, ERR_INVALID, "the key is longer than %d bytes", KEY_MAX_BYTES);
     return 0;
 }
@@ -189,11 +162,11 @@ static int store(struct put *p, struct err *e)
     _Static_assert(OVERLAY_TTL_S == 60, "the text of the TTL");
     const struct names *n = &p->names;
     cleanup_reply redisReply *r = NULL;
-    int rc =
-        kv_script_run(p->kv, &PUT, KV_ARGS(kv_text(n->value), kv_text(INDEX), kv_text(n->ended)),
-            KV_ARGS(stored_of(p), { .data = p->value.data, .size = p->value.len }, kv_text(TTL),
-                kv_text(n->member), kv_text(p->sender)),
-            &r, e);
+    int rc = kv_script_run(p->kv, &PUT,
+        KV_ARGS(kv_text(n->value), kv_text(STAGING_INDEX), kv_text(n->ended)),
+        KV_ARGS(stored_of(p), { .data = p->value.data, .size = p->value.len }, kv_text(TTL),
+            kv_text(n->member), kv_text(p->sender)),
+        &r, e);
     if (rc < 0)
         return -1;
     bool array = r->type == REDIS_REPLY_ARRAY && r->elements > 0 &&
@@ -248,7 +221,7 @@ int staging_report(
         .guess = GUESS_INIT,
         .stored = BUF_INIT(SIZE_MAX / 2),
         .value = BUF_INIT(OVERLAY_VALUE_MAX) };
-    if (names_of(key, &p.names, e) < 0)
+    if (staging_names(key, &p.names, e) < 0)
         return -1;
     (void)guess_recall(key, &p.guess);
     for (int i = 0; i < TRIES_MAX; i++) {
@@ -265,10 +238,11 @@ static int end(struct kv *kv, const char *key, const char *refuse_s, struct err 
 {
     cleanup_reply redisReply *r = NULL;
     struct names n;
-    if (names_of(key, &n, e) < 0)
+    if (staging_names(key, &n, e) < 0)
         return -1;
     guess_forget(key);
-    return kv_script_run(kv, &END, KV_ARGS(kv_text(n.value), kv_text(INDEX), kv_text(n.ended)),
+    return kv_script_run(kv, &END,
+        KV_ARGS(kv_text(n.value), kv_text(STAGING_INDEX), kv_text(n.ended)),
         KV_ARGS(kv_text(n.member), kv_text(refuse_s)), &r, e);
 }
 
@@ -280,249 +254,6 @@ int staging_end(struct kv *kv, const char *key, struct err *e)
 int staging_forget(struct kv *kv, const char *key, struct err *e)
 {
     return end(kv, key, "0", e);
-}
-
-/* --- reads ------------------------------------------------------------------------------------- */
-
-static void overlays_room(struct overlays *o, size_t n)
-{
-    o->overlay = mem_calloc(n == 0 ? 1 : n, sizeof *o->overlay);
-    o->json = mem_calloc(n == 0 ? 1 : n, sizeof *o->json);
-}
-
-/* The bytes that a value was parsed from, kept with it: most values are the same from one list to the
- * next, and comparing costs a hundredth of parsing. */
-struct raw {
-    size_t size;
-    char data[];
-};
-
-static void raw_free(json_object *o, void *raw)
-{
-    (void)o;
-    free(raw);
-}
-
-static void keep_raw(json_object *json, const redisReply *value)
-{
-    struct raw *raw = mem_alloc(sizeof *raw + value->len);
-    raw->size = value->len;
-    memcpy(raw->data, value->str, value->len);
-    json_object_set_userdata(json, raw, raw_free);
-}
-
-/* A list that was read before, walked in step with the new one: both are in key order. */
-struct before {
-    const struct overlays *list; /* NULL: none */
-    size_t at;
-};
-
-static bool take_unchanged(
-    struct before *before, const char *key, const redisReply *value, struct overlays *o)
-{
-    const struct overlays *list = before->list;
-    while (list != NULL && before->at < list->n && strcmp(list->overlay[before->at].key, key) < 0)
-        before->at++;
-    if (list == NULL || before->at >= list->n || strcmp(list->overlay[before->at].key, key) != 0)
-        return false;
-    const struct raw *raw = json_object_get_userdata(list->json[before->at]);
-    if (raw->size != value->len || memcmp(raw->data, value->str, value->len) != 0)
-        return false;
-    o->overlay[o->n] = list->overlay[before->at];
-    o->json[o->n] = json_object_get(list->json[before->at]);
-    return true;
-}
-
-/* Adds the value that Redis has for key; what is no sound value is counted and skipped. */
-static void overlays_add(struct overlays *o, struct before *before, const char *key,
-    const redisReply *value, int64_t expires_ns)
-{
-    if (value->type != REDIS_REPLY_STRING)
-        return;
-    if (!take_unchanged(before, key, value, o)) {
-        if (overlay_from_json(
-                key, value->str, value->len, &o->overlay[o->n], &o->json[o->n], NULL) < 0) {
-            o->malformed++;
-            return;
-        }
-        keep_raw(o->json[o->n], value);
-    }
-    o->overlay[o->n].expires_ns = expires_ns;
-    o->n++;
-}
-
-/* The next reply of a pipeline, which must be of that type. */
-static int take(struct kv *kv, int type, redisReply **out, struct err *e)
-{
-    cleanup_reply redisReply *r = NULL;
-    if (kv_take(kv, &r, e) < 0)
-        return -1;
-    if (r->type == REDIS_REPLY_ERROR) {
-        (void)kv_refused(r, e);
-        return -1;
-    }
-    if (r->type != type)
-        return err_set(e, ERR_INTERNAL, "redis: a reply of the wrong type");
-    *out = STEAL(r);
-    return 0;
-}
-
-int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err *e)
-{
-    cleanup_overlays struct overlays found = OVERLAYS_INIT;
-    cleanup_reply redisReply *ttl = NULL;
-    cleanup_reply redisReply *value = NULL;
-    struct names n;
-    if (names_of(key, &n, e) < 0)
-        return -1;
-    int64_t now = clock_mono_ns();
-    if (kv_append(kv, KV_ARGS(kv_text("PTTL"), kv_text(n.value)), e) < 0 ||
-        kv_append(kv, KV_ARGS(kv_text("MGET"), kv_text(n.value)), e) < 0 ||
-        take(kv, REDIS_REPLY_INTEGER, &ttl, e) < 0 || take(kv, REDIS_REPLY_ARRAY, &value, e) < 0)
-        return -1;
-    overlays_room(&found, 1);
-    struct before none = { .list = NULL, .at = 0 };
-    if (value->elements == 1)
-        overlays_add(&found, &none, key, value->element[0],
-            ttl->integer > 0 ? now + ttl->integer * NS_PER_MS : 0);
-    *out = found;
-    found = (struct overlays)OVERLAYS_INIT;
-    return out->n == 0 ? 1 : 0;
-}
-
-/* A member of the index that is live. */
-struct member {
-    const char *key; /* borrowed from the reply */
-    int64_t left_ms;
-};
-
-struct members {
-    struct member *member;
-    size_t n;
-    size_t malformed;
-};
-
-static void members_free(struct members *m)
-{
-    free(m->member);
-}
-#define cleanup_members __attribute__((cleanup(members_free)))
-
-/* Redis' time in milliseconds from its reply to TIME. */
-static int read_time(const redisReply *r, double *out_ms, struct err *e)
-{
-    int64_t s = 0;
-    int64_t us = 0;
-    if (r->elements != 2 || r->element[0]->type != REDIS_REPLY_STRING ||
-        r->element[1]->type != REDIS_REPLY_STRING ||
-        str_to_i64(r->element[0]->str, 0, INT32_MAX * INT64_C(1000), &s) < 0 ||
-        str_to_i64(r->element[1]->str, 0, US_PER_S, &us) < 0)
-        return err_set(e, ERR_INTERNAL, "redis: TIME makes no sense");
-    *out_ms = (double)s * 1000.0 + floor((double)us / 1000.0);
-    return 0;
-}
-
-/* Whatever a score says: no overlay outlives its TTL. */
-static int64_t left_ms(double told_ms)
-{
-    return (int64_t)fmin(told_ms, (double)OVERLAY_TTL_S * (double)MS_PER_S);
-}
-
-static void members_add(
-    struct members *m, const redisReply *name, const redisReply *score, double now_ms)
-{
-    const size_t prefix = strlen(MEMBER_PREFIX);
-    double till_ms = 0.0;
-    if (name->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
-        !str_starts(name->str, MEMBER_PREFIX))
-        return;
-    bool sane = strlen(name->str) == name->len && key_check(name->str + prefix, NULL) == 0 &&
-                str_to_double(score->str, &till_ms) == 0;
-    if (!sane)
-        m->malformed++;
-    else if (till_ms > now_ms)
-        m->member[m->n++] =
-            (struct member){ .key = name->str + prefix, .left_ms = left_ms(till_ms - now_ms) };
-}
-
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const struct member *)a)->key, ((const struct member *)b)->key);
-}
-
-static void members_read(struct members *m, const redisReply *index, double now_ms)
-{
-    m->member = mem_calloc(index->elements / 2 + 1, sizeof *m->member);
-    for (size_t i = 0; i + 1 < index->elements; i += 2)
-        members_add(m, index->element[i], index->element[i + 1], now_ms);
-    qsort(m->member, m->n, sizeof *m->member, by_key);
-}
-
-static int append_mget(struct kv *kv, const struct member *member, size_t n, struct err *e)
-{
-    cleanup_free char *names = mem_alloc(n * NAME_SIZE);
-    cleanup_free struct kv_arg *args = mem_calloc(n + 1, sizeof *args);
-    args[0] = kv_text("MGET");
-    for (size_t i = 0; i < n; i++) {
-        char *name = names + i * NAME_SIZE;
-        (void)str_format(name, NAME_SIZE, VALUE_PREFIX "%s", member[i].key);
-        args[i + 1] = kv_text(name);
-    }
-    return kv_append(kv, (struct kv_args){ .arg = args, .n = n + 1 }, e);
-}
-
-static size_t part(const struct members *m, size_t from)
-{
-    return m->n - from < MGET_MAX ? m->n - from : MGET_MAX;
-}
-
-static int read_values(struct kv *kv, const struct members *m, int64_t now_ns,
-    struct before *before, struct overlays *out, struct err *e)
-{
-    for (size_t at = 0; at < m->n; at += MGET_MAX)
-        if (append_mget(kv, &m->member[at], part(m, at), e) < 0)
-            return -1;
-    for (size_t at = 0; at < m->n; at += MGET_MAX) {
-        cleanup_reply redisReply *r = NULL;
-        size_t n = part(m, at);
-        if (take(kv, REDIS_REPLY_ARRAY, &r, e) < 0)
-            return -1;
-        if (r->elements != n)
-            return err_set(e, ERR_INTERNAL, "redis: MGET answered too few values");
-        for (size_t i = 0; i < n; i++) {
-            const struct member *one = &m->member[at + i];
-            overlays_add(out, before, one->key, r->element[i], now_ns + one->left_ms * NS_PER_MS);
-        }
-    }
-    return 0;
-}
-
-int staging_list(struct kv *kv, const struct overlays *before, struct overlays *out, struct err *e)
-{
-    struct before walked = { .list = before, .at = 0 };
-    cleanup_reply redisReply *time = NULL;
-    cleanup_reply redisReply *index = NULL;
-    cleanup_members struct members m = { .member = NULL, .n = 0, .malformed = 0 };
-    cleanup_overlays struct overlays found = OVERLAYS_INIT;
-    double redis_ms = 0.0;
-    if (kv_append(kv, KV_ARGS(kv_text("TIME")), e) < 0 ||
-        kv_append(kv,
-            KV_ARGS(kv_text("ZRANGE"), kv_text(INDEX), kv_text(MEMBERS_MAX), kv_text("-1"),
-                kv_text("WITHSCORES")),
-            e) < 0 ||
-        take(kv, REDIS_REPLY_ARRAY, &time, e) < 0 || take(kv, REDIS_REPLY_ARRAY, &index, e) < 0)
-        return -1;
-    int64_t now_ns = clock_mono_ns();
-    if (read_time(time, &redis_ms, e) < 0)
-        return -1;
-    members_read(&m, index, redis_ms);
-    overlays_room(&found, m.n);
-    found.malformed = m.malformed;
-    if (read_values(kv, &m, now_ns, &walked, &found, e) < 0)
-        return -1;
-    *out = found;
-    found = (struct overlays)OVERLAYS_INIT;
-    return 0;
 }
 
 int changes_publish(struct kv *kv, const char *machine_id, struct err *e)

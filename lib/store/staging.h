@@ -49,9 +49,9 @@ int staging_forget(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
  * has one element. */
 int staging_get(struct kv *kv, const char *key, struct overlays *out, struct err *e) WARN_UNUSED;
 
-/* All live overlays, in key order: index and one MGET. before: an earlier list of this thread, or NULL:
- * values that are the same as there are not parsed again (they are shared: either list may be freed
- * first). */
+/* All live overlays, in key order. before: an earlier list of this thread, or NULL: what it has is asked
+ * for together with the index, in one round trip, and values that are the same as there are not parsed
+ * again (they are shared: either list may be freed first). */
 int staging_list(
     struct kv *kv, const struct overlays *before, struct overlays *out, struct err *e) WARN_UNUSED;
 
