@@ -17,56 +17,62 @@ static const char *task_name(enum op_task task)
     return "installation";
 }
 
-/* The list is printed five times a second with up to thousands of entries: so keys and values are
- * written directly. prefix: the key with what stands before and after it. NULL text leaves the member
- * out. */
-static void put_text(struct buf *out, const char *prefix, const char *text)
+/* A member's name with what stands before and after it. */
+struct label {
+    const char *text;
+    size_t size;
+};
+#define LABEL(text) ((struct label){ (text), sizeof(text) - 1 })
+
+/* The list is printed five times a second with up to thousands of entries: so names and values are
+ * written directly. NULL text leaves the member out. */
+static void put_text(struct buf *out, struct label label, const char *text)
 {
     if (!text)
         return;
     cleanup_buf struct buf room = BUF_INIT(0);
-    buf_puts(out, prefix);
+    buf_add(out, label.text, label.size);
     jx_write_text(out, json_text(text, &room));
 }
 
-static void put_bool(struct buf *out, const char *prefix, bool b)
+static void put_bool(struct buf *out, struct label label, bool b)
 {
-    buf_puts(out, prefix);
+    buf_add(out, label.text, label.size);
     buf_puts(out, b ? "true" : "false");
 }
 
-static void put_int(struct buf *out, const char *prefix, int64_t n)
+static void put_int(struct buf *out, struct label label, int64_t n)
 {
-    buf_puts(out, prefix);
+    buf_add(out, label.text, label.size);
     jx_write_int(out, n);
 }
 
-static void put_bytes(struct buf *out, const char *prefix, int64_t bytes, enum op_task task)
+static void put_bytes(struct buf *out, struct label label, int64_t bytes, enum op_task task)
 {
     if (bytes != 0 || task == OP_TASK_STAGING)
-        put_int(out, prefix, bytes);
+        put_int(out, label, bytes);
 }
 
 /* The order is part of the contract: the UI compares the text of two polls. */
 static void put_entry(struct buf *out, const struct op_entry *e)
 {
-    put_text(out, "{\"id\":", e->id);
-    put_text(out, ",\"jobID\":", e->job_id);
-    put_text(out, ",\"name\":", e->name);
-    put_text(out, ",\"fullName\":", e->full_name);
-    put_int(out, ",\"progress\":", e->progress);
-    put_text(out, ",\"taskType\":", task_name(e->task));
-    put_bool(out, ",\"isDeletion\":", e->is_deletion);
-    put_bool(out, ",\"isBackend\":", e->is_backend);
-    put_bool(out, ",\"isQueued\":", e->is_queued);
-    put_bool(out, ",\"cancellable\":", e->cancellable);
-    put_text(out, ",\"message\":", e->message);
-    put_text(out, ",\"nodeID\":", e->node_id);
-    put_text(out, ",\"nodeName\":", e->node_name);
-    put_text(out, ",\"phase\":", e->phase);
-    put_bytes(out, ",\"currentBytes\":", e->current_bytes, e->task);
-    put_bytes(out, ",\"totalBytes\":", e->total_bytes, e->task);
-    put_text(out, ",\"error\":", e->error);
+    put_text(out, LABEL("{\"id\":"), e->id);
+    put_text(out, LABEL(",\"jobID\":"), e->job_id);
+    put_text(out, LABEL(",\"name\":"), e->name);
+    put_text(out, LABEL(",\"fullName\":"), e->full_name);
+    put_int(out, LABEL(",\"progress\":"), e->progress);
+    put_text(out, LABEL(",\"taskType\":"), task_name(e->task));
+    put_bool(out, LABEL(",\"isDeletion\":"), e->is_deletion);
+    put_bool(out, LABEL(",\"isBackend\":"), e->is_backend);
+    put_bool(out, LABEL(",\"isQueued\":"), e->is_queued);
+    put_bool(out, LABEL(",\"cancellable\":"), e->cancellable);
+    put_text(out, LABEL(",\"message\":"), e->message);
+    put_text(out, LABEL(",\"nodeID\":"), e->node_id);
+    put_text(out, LABEL(",\"nodeName\":"), e->node_name);
+    put_text(out, LABEL(",\"phase\":"), e->phase);
+    put_bytes(out, LABEL(",\"currentBytes\":"), e->current_bytes, e->task);
+    put_bytes(out, LABEL(",\"totalBytes\":"), e->total_bytes, e->task);
+    put_text(out, LABEL(",\"error\":"), e->error);
     buf_putc(out, '}');
 }
 

@@ -49,6 +49,12 @@ void poll_state_free(struct poll_state *s)
     *s = (struct poll_state)POLL_STATE_INIT;
 }
 
+/* Offsets in the buffer that is packed into. */
+struct places {
+    size_t copies;
+    size_t pool;
+};
+
 static const char *text_at(const char *item, size_t at)
 {
     const char *text = NULL;
@@ -56,58 +62,48 @@ static const char *text_at(const char *item, size_t at)
     return text ? text : "";
 }
 
-/* Puts an item's offset where its pointer was; *used is the size of the pool so far. */
-static void pack_items(
-    const struct shape *shape, const void *items, size_t n, uint64_t *used, struct buf *out)
+/* Adds the texts of items to the pool at the end of out, and puts each text's offset in it where the
+ * item's copy, at copies, has a pointer. Each text is looked at once: most are not in the cache. */
+static void pack_texts(const struct shape *shape, const void *items, size_t n,
+    const struct places *at, struct buf *out)
 {
-    char *dst = n > 0 ? buf_room(out, n * shape->size) : NULL;
-    if (!dst)
-        return;
-    memcpy(dst, items, n * shape->size);
-    buf_grew(out, n * shape->size);
-    for (char *item = dst; item < dst + n * shape->size; item += shape->size) {
+    const char *item = items;
+    for (size_t i = 0; i < n; i++, item += shape->size) {
         for (size_t f = 0; f < shape->n; f++) {
-            size_t length = strlen(text_at(item, shape->at[f]));
-            uintptr_t offset = length > 0 ? (uintptr_t)*used : 0;
-            memcpy(item + shape->at[f], &offset, sizeof(offset));
-            if (length > 0)
-                *used += length + 1;
-        }
-    }
-}
-
-static void pack_texts(const struct shape *shape, const void *items, size_t n, struct buf *out)
-{
-    const char *first = items;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t f = 0; f < shape->n; f++) {
-            const char *text = text_at(first + i * shape->size, shape->at[f]);
+            const char *text = text_at(item, shape->at[f]);
+            uintptr_t offset = text[0] ? (uintptr_t)(out->len - at->pool) : 0;
             if (text[0])
                 buf_add(out, text, strlen(text) + 1);
+            memcpy(
+                out->data + at->copies + i * shape->size + shape->at[f], &offset, sizeof(offset));
         }
     }
 }
 
 void poll_state_pack(const struct poll_state *s, struct buf *out)
 {
-    size_t start = out->len;
     struct head head = { .row_size = ROW.size,
         .overlay_size = OVERLAY.size,
         .rows = s->rows,
         .overlays = s->overlays,
-        .text_size = 1,
         .rows_now_us = s->rows_now_us,
         .rows_read_ns = s->rows_read_ns,
         .overlays_read_ns = s->overlays_read_ns };
     memcpy(head.magic, MAGIC, sizeof(MAGIC));
+    const size_t start = out->len;
     buf_add(out, &head, sizeof(head));
-    pack_items(&ROW, s->row, s->rows, &head.text_size, out);
-    pack_items(&OVERLAY, s->overlay, s->overlays, &head.text_size, out);
+    const size_t rows = out->len;
+    buf_add(out, s->row, s->rows * ROW.size);
+    const size_t overlays = out->len;
+    buf_add(out, s->overlay, s->overlays * OVERLAY.size);
+    const size_t pool = out->len;
     buf_putc(out, '\0');
-    pack_texts(&ROW, s->row, s->rows, out);
-    pack_texts(&OVERLAY, s->overlay, s->overlays, out);
-    if (!out->overflow)
-        memcpy(out->data + start, &head, sizeof(head)); /* now with the size of the pool */
+    if (out->overflow)
+        return;
+    pack_texts(&ROW, s->row, s->rows, &(struct places){ rows, pool }, out);
+    pack_texts(&OVERLAY, s->overlay, s->overlays, &(struct places){ overlays, pool }, out);
+    head.text_size = out->len - pool;
+    memcpy(out->data + start, &head, sizeof(head)); /* now with the size of the pool */
 }
 
 static bool is_whole(const struct head *h, size_t size)
