@@ -110,7 +110,7 @@ static void test_an_older_report_changes_nothing(void **state)
     assert_int_equal(o.overlay->bytes_sent, 500);
 }
 
-/* What a thread remembers is only a guess: here it is wrong each time. */
+/* What a process remembers is only a guess: here it is wrong each time. */
 static void test_a_wrong_guess_decides_nothing(void **state)
 {
     (void)state;
@@ -126,17 +126,69 @@ static void test_a_wrong_guess_decides_nothing(void **state)
     assert_int_equal(must_report("m", report_of("s3", 700, 70)), REPORT_APPLIED);
 }
 
-static void test_a_lone_sender_costs_one_round_trip(void **state)
+static void *report_from_a_thread(void *stamp)
+{
+    struct report r = report_of("s1", *(const int64_t *)stamp, 1);
+    enum report_fate fate = REPORT_CONFLICT;
+    struct err e = ERR_INIT;
+    cleanup_kv struct kv *kv = staging_connect();
+    if (staging_report(kv, "m", &r, &fate, &e) < 0)
+        fail_msg("%s", e.msg);
+    return NULL;
+}
+
+/* Whichever thread serves it; and it is neither looked up among the ended nor prunes the index. */
+static void test_a_lone_sender_costs_one_small_script(void **state)
 {
     (void)state;
     (void)must_report("m", report_of("s1", 1, 1));
     (void)RAW(T("CONFIG"), T("RESETSTAT"));
-    for (int i = 2; i <= 21; i++)
-        (void)must_report("m", report_of("s1", i, i));
+    for (int64_t i = 2; i <= 21; i++) {
+        pthread_t t;
+        assert_int_equal(pthread_create(&t, NULL, report_from_a_thread, &i), 0);
+        assert_int_equal(pthread_join(t, NULL), 0);
+    }
     struct err e = ERR_INIT;
     cleanup_reply redisReply *r = NULL;
     assert_int_equal(kv_command(staging_kv, KV_ARGS(T("INFO"), T("commandstats")), &r, &e), 0);
     assert_non_null(strstr(r->str, "cmdstat_evalsha:calls=20,"));
+    assert_null(strstr(r->str, "cmdstat_zscore"));
+    assert_null(strstr(r->str, "cmdstat_zremrangebyscore"));
+}
+
+/* Values that all fit, and one that does not: it is forgotten, and not taken for the one before. */
+static void test_what_is_guessed_is_what_was_stored_last(void **state)
+{
+    (void)state;
+    char key[16];
+    char message[1100];
+    for (int64_t round = 1; round <= 2; round++) {
+        for (int i = 0; i < 300; i++) {
+            (void)str_format(key, sizeof key, "key-%d", i);
+            enum report_fate fate = must_report(key, report_of("s1", round, round * 1000 + i));
+            assert_int_equal(fate, round == 1 ? REPORT_FIRST : REPORT_APPLIED);
+        }
+    }
+    for (int i = 0; i < 300; i++) {
+        (void)str_format(key, sizeof key, "key-%d", i);
+        cleanup_overlays struct overlays o = must_get(key, 0);
+        assert_int_equal(o.overlay->bytes_sent, 2000 + i);
+    }
+    memset(message, 'x', sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    struct report large = report_of("s1", 3, 3);
+    large.message = message;
+    assert_int_equal(must_report("key-0", large), REPORT_APPLIED);
+    assert_int_equal(must_report("key-0", report_of("s1", 2, 1)), REPORT_OUTDATED);
+    assert_int_equal(must_report("key-0", report_of("s1", 4, 4)), REPORT_APPLIED);
+}
+
+static void test_first_reports_prune_the_index(void **state)
+{
+    (void)state;
+    (void)RAW(T("ZADD"), T("wb:1:live"), T("1000"), T("staging:gone"));
+    (void)must_report("m", report_of("s1", 1, 1));
+    assert_int_equal(RAW(T("ZCARD"), T("wb:1:live")), 1);
 }
 
 static void test_what_makes_no_sense_is_replaced(void **state)
@@ -434,7 +486,9 @@ int main(void)
         TEST(test_an_owner_may_report_by_claim_and_by_session),
         TEST(test_an_older_report_changes_nothing),
         TEST(test_a_wrong_guess_decides_nothing),
-        TEST(test_a_lone_sender_costs_one_round_trip),
+        TEST(test_a_lone_sender_costs_one_small_script),
+        TEST(test_what_is_guessed_is_what_was_stored_last),
+        TEST(test_first_reports_prune_the_index),
         TEST(test_what_makes_no_sense_is_replaced),
         TEST(test_values_that_readers_would_skip_are_not_stored),
         TEST(test_keys_may_hold_what_the_contract_says),

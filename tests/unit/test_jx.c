@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "json/jx.h"
+#include "json/jx_write.h"
 
 enum { TEXT_MAX = 4096 };
 
@@ -319,6 +320,57 @@ static void reads_members_by_type(void **state)
     assert_false(jx_get_str(NULL, "s", &s));
 }
 
+static void expect_same_text(const char *text)
+{
+    cleanup_buf struct buf built = BUF_INIT(TEXT_MAX);
+    cleanup_buf struct buf written = BUF_INIT(TEXT_MAX);
+    cleanup_json json_object *o = jx_object();
+    jx_set_str(o, "k", text);
+    jx_print(o, &built);
+    buf_puts(&written, "{\"k\":");
+    jx_write_text(&written, text);
+    buf_putc(&written, '}');
+    assert_string_equal(written.data, built.data);
+}
+
+static void writes_texts_as_json_c_does(void **state)
+{
+    (void)state;
+    expect_same_text("");
+    expect_same_text("a/b \xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80");
+    for (char c = 1; c < 0x7F; c++) {
+        const char text[] = { 'a', c, c, 'b', c, '\0' };
+        expect_same_text(text);
+    }
+    expect_same_text("\x7F");
+}
+
+static void writes_numbers_as_json_c_does(void **state)
+{
+    (void)state;
+    static const int64_t INTS[] = { 0, 1, -1, 9, 10, 1234567890123, INT64_MAX, INT64_MIN };
+    static const double DOUBLES[] = { 0.0, 100.0, 78.27, 1.0 / 3.0, 1e300, -5e-324 };
+    cleanup_buf struct buf built = BUF_INIT(TEXT_MAX);
+    cleanup_buf struct buf written = BUF_INIT(TEXT_MAX);
+    for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); i++) {
+        cleanup_json json_object *n = json_object_new_int64(INTS[i]);
+        jx_print(n, &built);
+        jx_write_int(&written, INTS[i]);
+    }
+    assert_string_equal(written.data, built.data);
+    for (size_t i = 0; i < sizeof(DOUBLES) / sizeof(DOUBLES[0]); i++) {
+        buf_clear(&built);
+        buf_clear(&written);
+        cleanup_json json_object *one = jx_object();
+        jx_set_double(one, "k", DOUBLES[i]);
+        jx_print(one, &built);
+        buf_puts(&written, "{\"k\":");
+        jx_write_double(&written, DOUBLES[i]);
+        buf_putc(&written, '}');
+        assert_string_equal(written.data, built.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,6 +390,8 @@ int main(void)
         cmocka_unit_test(reads_whole_numbers_only),
         cmocka_unit_test(takes_no_saturated_integer),
         cmocka_unit_test(reads_members_by_type),
+        cmocka_unit_test(writes_texts_as_json_c_does),
+        cmocka_unit_test(writes_numbers_as_json_c_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
