@@ -12,13 +12,14 @@ cmd_demo() {
     local source=${1:-$VAR/demo/source} target=$VAR/demo/copy copier
     [[ $# -gt 0 ]] || demo_files "$source"
     [[ -d $source ]] || die "$source is no folder"
-    rm -rf "$target"
-    mkdir -p "$target"
     mapfile -t DEMO_FILES < <(find "$source" -type f -size +0 | sort)
     ((${#DEMO_FILES[@]})) || die "$source has no files"
-    demo_claim
     trap demo_tidy EXIT
     trap 'exit 130' INT TERM HUP
+    demo_claim
+    # Not before the claim: a demo that is refused leaves the other's folder alone.
+    rm -rf "$target"
+    mkdir -p "$target"
     echo "claimed $DEMO_KEY; copying ${#DEMO_FILES[@]} files from $source to $target"
     demo_copy "$target" &
     copier=$!
@@ -27,8 +28,9 @@ cmd_demo() {
         demo_show
         sleep 1
     done
+    DEMO_COPIER=
     wait "$copier" || die 'the copy failed'
-    demo_call DELETE "/api/v1/load-jobs/$DEMO_KEY" "$(jq -nc --arg t "$DEMO_TOKEN" '{claim_token: $t}')" >/dev/null
+    demo_release
     DEMO_TOKEN=
     echo 'copied and reported as loaded (DELETE); the poll now says:'
     demo_poll
@@ -38,11 +40,14 @@ cmd_demo() {
     echo 'the entry is gone'
 }
 
+# What fails here must neither change the exit status nor keep the rest from being done.
 demo_tidy() {
-    [[ ${DEMO_COPIER:-} ]] && kill "$DEMO_COPIER" 2>/dev/null
-    [[ ${DEMO_TOKEN:-} ]] &&
-        demo_call DELETE "/api/v1/load-jobs/$DEMO_KEY" "$(jq -nc --arg t "$DEMO_TOKEN" '{claim_token: $t}')" >/dev/null
-    true
+    [[ ! ${DEMO_COPIER:-} ]] || kill "$DEMO_COPIER" 2>/dev/null || true
+    [[ ! ${DEMO_TOKEN:-} ]] || (demo_release) || true
+}
+
+demo_release() {
+    demo_call DELETE "/api/v1/load-jobs/$DEMO_KEY" "$(jq -nc --arg t "$DEMO_TOKEN" '{claim_token: $t}')" >/dev/null
 }
 
 demo_files() {
