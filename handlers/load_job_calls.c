@@ -100,7 +100,7 @@ int post_load_job_claim(struct web_req *req, struct web_reply *reply, struct err
     }
     struct err ignored = ERR_INIT; /* what stays is fenced by its claim */
     (void)!staging_forget(req->kv, key, &ignored);
-    operations_changed(req);
+    operations_rows_changed(req);
     jx_set_str(job, "claim_token", token);
     reply_created(reply, job);
     return 0;
@@ -207,7 +207,7 @@ static void follow_row(
         (void)!staging_forget(req->kv, row->key, &ignored);
     }
     if (changed || fate == REPORT_FIRST)
-        operations_changed(req);
+        operations_rows_changed(req);
 }
 
 int put_load_job(struct web_req *req, struct web_reply *reply, struct err *e)
@@ -273,7 +273,7 @@ static int ended(struct web_req *req, const char *key, struct web_reply *reply)
 {
     struct err ignored = ERR_INIT;
     (void)!staging_end(req->kv, key, &ignored);
-    operations_changed(req);
+    operations_rows_changed(req);
     reply_none(reply);
     return 0;
 }

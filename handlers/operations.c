@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "base/str.h"
 #include "model/key.h"
 #include "store/load_job.h"
 #include "store/ready.h"
@@ -16,13 +17,29 @@
 
 enum { POLL_MAX_AGE_MS = 400, POLL_WAIT_MS = 300, ANSWER_MAX = 128 << 20 };
 
+/* Other machines refresh within a period anyway if this does not reach them. */
+static void tell_machines(struct web_req *req, const char *what)
+{
+    char text[64];
+    struct err ignored = ERR_INIT;
+    (void)str_format(text, sizeof(text), "%s%s", req->shared->machine_id, what);
+    (void)!changes_publish(req->kv, text, &ignored);
+}
+
 void operations_changed(struct web_req *req)
 {
     if (req->shared == NULL)
         return;
     shared_bump(req->shared);
-    struct err ignored = ERR_INIT; /* other machines refresh within a period anyway */
-    (void)!changes_publish(req->kv, req->shared->machine_id, &ignored);
+    tell_machines(req, "");
+}
+
+void operations_rows_changed(struct web_req *req)
+{
+    if (req->shared == NULL)
+        return;
+    shared_bump_rows(req->shared);
+    tell_machines(req, CHANGED_ROWS);
 }
 
 const char *operations_key(const struct web_req *req, struct err *e)
@@ -59,15 +76,16 @@ static void release_answer(void *answer)
     free(a);
 }
 
-/* Without shared memory (CGI) each poll asks the stores itself. */
+/* Without shared memory (CGI), or when no snapshot can be written, a poll asks the stores itself. */
 static int ask_for_operations(struct web_req *req, struct web_reply *reply, struct err *e)
 {
     struct operations_app *app = req->app;
+    const uint64_t rows_changed = req->shared == NULL ? 0 : atomic_load(&req->shared->rows_changed);
     struct poll_answer *a = mem_calloc(1, sizeof(*a));
     a->body = (struct buf)BUF_INIT(ANSWER_MAX);
     fcgi_may_wait(req->fcgi);
     pthread_mutex_lock(&app->ask_lock);
-    poll_ask(app->source, a);
+    poll_ask(app->source, rows_changed, a);
     pthread_mutex_unlock(&app->ask_lock);
     reply_degraded(reply, a->head.degraded);
     if (a->head.unavailable) {
@@ -89,7 +107,7 @@ int get_operations(struct web_req *req, struct web_reply *reply, struct err *e)
     uint64_t generation = atomic_load(&req->shared->generation);
     const int64_t max_age_ns = POLL_MAX_AGE_MS * NS_PER_MS;
     int rc = snapshot_get(app->snapshots, generation, max_age_ns, 0, &snap, &waited);
-    if (rc == 1) {
+    if (rc == 1 && !refresher_is_blocked(app->refresher)) {
         fcgi_may_wait(req->fcgi);
         rc = snapshot_get(
             app->snapshots, generation, max_age_ns, clock_deadline(POLL_WAIT_MS), &snap, &waited);
@@ -98,7 +116,7 @@ int get_operations(struct web_req *req, struct web_reply *reply, struct err *e)
         metric_add(METRIC_POLLS_WAITED, 1);
     if (rc != 0) {
         metric_add(METRIC_POLLS_STALE, 1);
-        return unknown(e);
+        return ask_for_operations(req, reply, e);
     }
     reply_degraded(reply, snap->head->degraded);
     if (snap->head->unavailable) {
@@ -114,12 +132,15 @@ static int start(const struct web_context *w, void **out, struct err *e)
 {
     struct operations_app *app = mem_calloc(1, sizeof(*app));
     pthread_mutex_init(&app->ask_lock, NULL);
+    app->source = poll_source_new(w->conf, "weighbridge-operations/poll");
     if (w->shared == NULL || w->cgi) {
-        app->source = poll_source_new(w->conf, "weighbridge-operations/poll");
-    } else if (snapshots_open(w->shared, w->conf->runtime_dir, "operations", &app->snapshots, e) <
-                   0 ||
-               refresher_start(w->conf, app->snapshots, &app->refresher, e) < 0) {
+        *out = app;
+        return 0;
+    }
+    if (snapshots_open(w->shared, w->conf->runtime_dir, "operations", &app->snapshots, e) < 0 ||
+        refresher_start(w->conf, app->snapshots, &app->refresher, e) < 0) {
         snapshots_close(app->snapshots);
+        poll_source_free(app->source);
         free(app);
         return -1;
     }

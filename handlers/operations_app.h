@@ -12,6 +12,9 @@
 #include "web/reply.h"
 #include "web/request.h"
 
+/* Follows the machine's id in the message about a change of rows. */
+#define CHANGED_ROWS " rows"
+
 struct operations_app {
     struct snapshots *snapshots; /* NULL: no shared memory, each request asks the stores itself */
     struct refresher *refresher;
@@ -22,6 +25,8 @@ struct operations_app {
 /* An acting call has committed and changed the overlay: no poll that begins after its answer may miss
  * it, here at once, on other machines within 50 ms. Contract section 3, "Freshness". */
 void operations_changed(struct web_req *req);
+/* The same for a call that changed rows in Postgres. */
+void operations_rows_changed(struct web_req *req);
 
 /* The key of the path, checked. NULL with *e set when it is none. */
 const char *operations_key(const struct web_req *req, struct err *e);

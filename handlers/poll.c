@@ -18,6 +18,15 @@
 #include "store/load_job.h"
 #include "store/staging.h"
 
+enum { DRAIN_MS = 25 };
+
+/* What is remembered besides rows and overlays. */
+struct past {
+    int64_t good_ns;       /* when at least one store last answered */
+    int64_t failed_ns;     /* when Postgres was found down; 0: it is up */
+    uint64_t rows_changed; /* when the rows were read */
+};
+
 /* The memory of one store: what it said last, either as it came (live) or as a predecessor in another
  * process had it (in `restored`). */
 struct poll_source {
@@ -30,7 +39,7 @@ struct poll_source {
     struct overlays live_overlays;
     struct poll_state restored;
     struct poll_state known; /* view: points into the three above */
-    int64_t good_ns;         /* when at least one store last answered */
+    struct past past;
     bool postgres_up;
     bool redis_up;
 };
@@ -96,27 +105,57 @@ static void remember_overlays(struct poll_source *p, struct overlays *overlays, 
         metric_add(METRIC_OVERLAY_MALFORMED, (int64_t)p->live_overlays.malformed);
 }
 
-/* Postgres works while Redis is asked; one deadline holds for both. */
-static void ask_stores(struct poll_source *p)
+static void ask_redis(struct poll_source *p, int64_t now_ns)
 {
-    cleanup_load_rows struct load_rows rows = LOAD_ROWS_INIT;
     cleanup_overlays struct overlays overlays = OVERLAYS_INIT;
     struct err e = ERR_INIT;
-    int64_t now_ns = clock_mono_ns();
-    int64_t deadline_ns = now_ns + p->timeout_ms * NS_PER_MS;
-
-    db_set_deadline(p->db, deadline_ns);
-    kv_set_deadline(p->kv, deadline_ns);
-    bool started = load_list_start(p->db, &e) == 0;
+    kv_set_deadline(p->kv, clock_deadline(p->timeout_ms));
     p->redis_up = staging_list(p->kv, &p->live_overlays, &overlays, &e) == 0;
-    p->postgres_up = started && load_list_finish(p->db, &rows, &e) == 0;
-
     if (p->redis_up)
         remember_overlays(p, &overlays, now_ns);
-    if (p->postgres_up)
+}
+
+/* Postgres works while Redis is asked, but a connection that has to be made first waits until Redis has
+ * answered: neither store pays for the other's silence. */
+static void ask_stores(struct poll_source *p, uint64_t rows_changed)
+{
+    cleanup_load_rows struct load_rows rows = LOAD_ROWS_INIT;
+    struct err e = ERR_INIT;
+    const int64_t now_ns = clock_mono_ns();
+    const int64_t until_ns = clock_deadline(p->timeout_ms);
+    bool started = false;
+
+    db_set_deadline(p->db, until_ns);
+    if (db_connected(p->db)) {
+        started = load_list_start(p->db, &e) == 0;
+        ask_redis(p, now_ns);
+        const int64_t rest_ns = clock_deadline(DRAIN_MS); /* to read what has come meanwhile */
+        db_set_deadline(p->db, until_ns > rest_ns ? until_ns : rest_ns);
+    } else {
+        ask_redis(p, now_ns);
+        db_set_deadline(p->db, clock_deadline(p->timeout_ms));
+        started = load_list_start(p->db, &e) == 0;
+    }
+    p->postgres_up = started && load_list_finish(p->db, &rows, &e) == 0;
+    if (p->postgres_up) {
         remember_rows(p, &rows, now_ns);
+        p->past.rows_changed = rows_changed;
+        p->past.failed_ns = 0;
+    } else if (p->past.failed_ns == 0) {
+        p->past.failed_ns = now_ns;
+    }
     if (p->postgres_up || p->redis_up)
-        p->good_ns = now_ns;
+        p->past.good_ns = now_ns;
+}
+
+/* Whether the rows stand for what Postgres has: just read, or the last good ones. */
+static bool rows_stand(const struct poll_source *p, uint64_t rows_changed, int64_t now_ns)
+{
+    const int64_t read_ns = p->known.rows_read_ns;
+    if (p->postgres_up)
+        return true;
+    return read_ns != 0 && now_ns - read_ns < POLL_ROWS_KEEP_NS &&
+           p->past.failed_ns - read_ns < POLL_ROWS_FRESH_NS && p->past.rows_changed == rows_changed;
 }
 
 static void note_health(const struct poll_source *p)
@@ -147,12 +186,12 @@ static struct overlay *unexpired(const struct poll_source *p, int64_t now_ns, si
 static bool is_known(const struct poll_source *p, int64_t now_ns, bool rows_known, size_t entries)
 {
     if (!p->postgres_up && !p->redis_up)
-        return p->good_ns != 0 && now_ns - p->good_ns < POLL_SNAPSHOT_KEEP_NS &&
+        return p->past.good_ns != 0 && now_ns - p->past.good_ns < POLL_SNAPSHOT_KEEP_NS &&
                (rows_known || entries > 0);
     return rows_known || entries > 0;
 }
 
-void poll_ask(struct poll_source *p, struct poll_answer *out)
+void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *out)
 {
     cleanup_ops_list struct ops_list list = OPS_LIST_INIT;
     cleanup_free struct overlay *overlay = NULL;
@@ -160,12 +199,11 @@ void poll_ask(struct poll_source *p, struct poll_answer *out)
 
     buf_clear(&out->body);
     memset(&out->head, 0, sizeof(out->head));
-    ask_stores(p);
+    ask_stores(p, rows_changed);
     note_health(p);
 
     int64_t now_ns = clock_mono_ns();
-    bool rows_known =
-        p->known.rows_read_ns != 0 && now_ns - p->known.rows_read_ns < POLL_ROWS_KEEP_NS;
+    bool rows_known = rows_stand(p, rows_changed, now_ns);
     if (rows_known) {
         in.row = p->known.row;
         in.rows = p->known.rows;
@@ -193,30 +231,29 @@ void poll_ask(struct poll_source *p, struct poll_answer *out)
 void poll_save(const struct poll_source *p, struct buf *out)
 {
     buf_clear(out);
-    buf_add(out, &p->good_ns, sizeof(p->good_ns));
+    buf_add(out, &p->past, sizeof(p->past));
     poll_state_pack(&p->known, out);
 }
 
 int poll_restore(struct poll_source *p, const void *state, size_t size, struct err *e)
 {
     struct poll_state found;
-    int64_t good_ns;
+    struct past past;
 
-    if (size < sizeof(good_ns))
+    if (size < sizeof(past))
         return err_set(e, ERR_INVALID, "the snapshot's state is too short");
-    memcpy(&good_ns, state, sizeof(good_ns));
-    if (poll_state_unpack(
-            (const char *)state + sizeof(good_ns), size - sizeof(good_ns), &found, e) < 0)
+    memcpy(&past, state, sizeof(past));
+    if (poll_state_unpack((const char *)state + sizeof(past), size - sizeof(past), &found, e) < 0)
         return -1;
-    if (good_ns > p->good_ns) {
-        p->good_ns = good_ns;
-        poll_state_free(&p->restored);
-        load_rows_free(&p->live_rows);
-        overlays_free(&p->live_overlays);
-        p->restored = found;
-        p->known = found;
+    if (past.good_ns <= p->past.good_ns) {
+        poll_state_free(&found);
         return 0;
     }
-    poll_state_free(&found);
+    poll_state_free(&p->restored);
+    load_rows_free(&p->live_rows);
+    overlays_free(&p->live_overlays);
+    p->past = past;
+    p->restored = found;
+    p->known = found;
     return 0;
 }

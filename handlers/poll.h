@@ -19,6 +19,10 @@
 #define POLL_ROWS_KEEP_NS     INT64_C(60000000000)
 #define POLL_SNAPSHOT_KEEP_NS INT64_C(5000000000)
 
+/* Rows are the last good ones if they were read so shortly before Postgres was found down: while it was
+ * not asked, others may have changed them. Several refresh periods, for a busy machine. */
+#define POLL_ROWS_FRESH_NS INT64_C(1500000000)
+
 struct poll_source;
 void poll_source_free(struct poll_source *p);
 static inline void poll_source_free_p(struct poll_source **p)
@@ -38,9 +42,11 @@ struct poll_answer {
     size_t entries;
 };
 
-/* Asks the stores and fills *out (whose body is cleared first). Takes at most [operations]
- * store_timeout_ms plus the time to build. Never fails: what is not known makes head.unavailable. */
-void poll_ask(struct poll_source *p, struct poll_answer *out);
+/* Asks the stores and fills *out (whose body is cleared first). Takes at most twice [operations]
+ * store_timeout_ms plus the time to build. rows_changed: shared->rows_changed, read before the call (0
+ * where there is none): rows that were read before it moved are not the last good ones. Never fails:
+ * what is not known makes head.unavailable. */
+void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *out);
 
 /* The memory of a source as a block for a successor in another process, and back: what the block
  * knows later than the source itself is taken over. ERR_INVALID for a block that makes no sense. */

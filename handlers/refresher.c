@@ -11,14 +11,16 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "base/stop.h"
+#include "base/str.h"
 #include "base/wait.h"
+#include "handlers/operations_app.h"
 #include "handlers/poll.h"
 #include "kv/kv.h"
 #include "store/staging.h"
 
 enum {
-    LEASE_MS = 350,   /* over a period and a store's deadline, under the age a poll still takes */
-    POLLED_MS = 2000, /* nobody polled for so long: rest */
+    LEASE_MS = 350,    /* over a period and a store's deadline, under the age a poll still takes */
+    POLLED_MS = 10000, /* nobody polled for so long: rest */
     REST_MS = 1000,
     STANDBY_MS = 40, /* how often a process without the lease looks whether it lapsed */
     OVERDUE_MS =
@@ -39,6 +41,7 @@ struct refresher {
     struct poll_answer answer;
     struct buf state;
     uint64_t known_ticket; /* the snapshot that `source` remembers at least as well */
+    atomic_bool blocked;   /* no snapshot can be written */
     _Atomic uint32_t stopping;
     int stop_fd;
     pthread_t refresh_thread;
@@ -92,7 +95,8 @@ static int refresh(struct refresher *r, struct snapshot_base *base)
 
     learn_from_predecessor(r);
     *base = snapshot_begin(r->snapshots);
-    poll_ask(r->source, &r->answer);
+    const uint64_t rows_changed = atomic_load(&snapshots_shared(r->snapshots)->rows_changed);
+    poll_ask(r->source, rows_changed, &r->answer);
     poll_save(r->source, &r->state);
     if (r->answer.body.overflow || r->state.overflow) {
         log_error(LOG_MSG("too many operations for one snapshot"));
@@ -106,8 +110,13 @@ static int refresh(struct refresher *r, struct snapshot_base *base)
         .state_size = r->state.len,
     };
     int rc = snapshot_publish(r->snapshots, base, &parts, &e);
-    if (rc < 0)
-        log_error(LOG_MSG("the snapshot cannot be written"), LOG_S("error", e.msg));
+    if (atomic_exchange(&r->blocked, rc < 0) != (rc < 0)) {
+        if (rc < 0)
+            log_error(LOG_MSG("snapshots cannot be written: polls ask the stores themselves"),
+                LOG_S("error", e.msg));
+        else
+            log_info(LOG_MSG("snapshots can be written again"));
+    }
     if (rc == 0)
         note_published(r, thread_cpu_us() - cpu_us);
     return rc;
@@ -175,7 +184,18 @@ static void *refresh_main(void *ctx)
     return NULL;
 }
 
-/* Other machines' changes. A message of this machine changes nothing: its sender has bumped already. */
+/* A message of this machine changes nothing: its sender has bumped already. */
+static void heard(struct shared *shared, const char *message)
+{
+    if (str_starts(message, shared->machine_id))
+        return;
+    if (str_ends(message, CHANGED_ROWS))
+        shared_bump_rows(shared);
+    else
+        shared_bump(shared);
+}
+
+/* Other machines' changes. */
 static void *listen_main(void *ctx)
 {
     struct refresher *r = ctx;
@@ -197,8 +217,8 @@ static void *listen_main(void *ctx)
         for (int rc = 0; rc >= 0 && !is_stopping(r);) {
             cleanup_free char *message = NULL;
             rc = kv_next_message(kv, r->stop_fd, clock_deadline(LISTEN_MS), &message, &e);
-            if (rc == 0 && strcmp(message, shared->machine_id) != 0)
-                shared_bump(shared);
+            if (rc == 0)
+                heard(shared, message);
         }
     }
     return NULL;
@@ -260,6 +280,11 @@ int refresher_start(
     }
     *out = r;
     return 0;
+}
+
+bool refresher_is_blocked(struct refresher *r)
+{
+    return atomic_load(&r->blocked);
 }
 
 void refresher_stop(struct refresher *r)

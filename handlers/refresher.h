@@ -5,6 +5,8 @@
 /* The thread that keeps the snapshot fresh while somebody polls. Each process has one; the lease in
  * shared memory decides which of them works. A second thread listens for changes that other machines
  * tell of. Operations contract, section 3, "Freshness". */
+#include <stdbool.h>
+
 #include "base/conf.h"
 #include "base/err.h"
 #include "fcgi/snapshot.h"
@@ -14,6 +16,9 @@ struct refresher;
 /* Starts both threads. conf and snapshots are borrowed until refresher_stop(). */
 int refresher_start(const struct conf *conf, struct snapshots *s, struct refresher **out,
     struct err *e) WARN_UNUSED;
+/* True while this process cannot write snapshots (its runtime folder is full, say). Any thread. */
+bool refresher_is_blocked(struct refresher *r);
+
 /* Ends and joins them, within a store's deadline. NULL is fine. */
 void refresher_stop(struct refresher *r);
 

@@ -26,7 +26,7 @@ static_assert((size_t)METRIC__COUNT <= sizeof(((struct shared *)0)->metrics) / s
 
 #define SHARED_MAGIC UINT64_C(0x3130444552414857)
 
-enum { LAYOUT_VERSION = 1, POLLED_MS = 2000, MACHINE_ID_LEN = 32, BOOT_ID_LEN = 36 };
+enum { LAYOUT_VERSION = 2, POLLED_MS = 2000, MACHINE_ID_LEN = 32, BOOT_ID_LEN = 36 };
 
 /* Changes with whatever makes two programs read the file differently: also with the list of metrics,
  * whose numbers are places in it. */
@@ -161,6 +161,12 @@ void shared_unmap(struct shared *s)
 {
     if (s)
         munmap(s, sizeof(*s));
+}
+
+void shared_bump_rows(struct shared *s)
+{
+    atomic_fetch_add(&s->rows_changed, 1);
+    shared_bump(s);
 }
 
 void shared_bump(struct shared *s)

@@ -16,8 +16,9 @@ struct shared {
     uint64_t layout;
     char boot_id[40];
     char machine_id[40]; /* random, made with the file: names this machine in wake-up messages */
-    _Atomic uint64_t generation; /* bumped by every acting call before it answers */
-    _Atomic uint64_t ticket;     /* of the current snapshot; 0: none yet */
+    _Atomic uint64_t generation;   /* bumped by every acting call before it answers */
+    _Atomic uint64_t rows_changed; /* of these, those that changed rows in Postgres */
+    _Atomic uint64_t ticket;       /* of the current snapshot; 0: none yet */
     _Atomic uint64_t next_ticket;
     _Atomic uint32_t published; /* futex: changes when a snapshot is published */
     _Atomic uint32_t wanted;    /* futex: changes when somebody wants a newer one */
@@ -35,5 +36,9 @@ void shared_unmap(struct shared *s);
 /* An acting call has committed and changed the overlay: polls that begin from now on must see it. Wakes
  * the refresher only if somebody polls. */
 void shared_bump(struct shared *s);
+
+/* The same for a call that changed rows: rows that were read before are no longer the last good ones,
+ * should Postgres fail before they are read again. */
+void shared_bump_rows(struct shared *s);
 
 #endif

@@ -23,7 +23,7 @@
 #include "web/web_options.h"
 #include "web/web_serve.h"
 
-enum { HANDOVER_MS = 5000, READY_MS = 10000, STOP_MS = 15000, EXIT_USAGE = 2 };
+enum { HANDOVER_MS = 5000, READY_MS = 10000, STOP_MS = 15000, RESERVED_FDS = 64, EXIT_USAGE = 2 };
 
 /* What every way of running begins with. */
 struct process {
@@ -124,6 +124,21 @@ static int ready_fd(void)
     return (int)fd;
 }
 
+/* Connections may not take the descriptors that stores and snapshots need. */
+static int64_t max_conns(const struct conf *c)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return c->fcgi_max_conns;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur >= (rlim_t)(c->fcgi_max_conns + RESERVED_FDS))
+        return c->fcgi_max_conns;
+    return limit.rlim_cur > 2 * RESERVED_FDS ? (int64_t)limit.rlim_cur - RESERVED_FDS
+                                             : (int64_t)limit.rlim_cur / 2;
+}
+
 static int serve_socket(struct process *p, struct web_server *server, struct err *e)
 {
     const struct fcgi_set_options o = {
@@ -131,7 +146,7 @@ static int serve_socket(struct process *p, struct web_server *server, struct err
         .threads = (int)p->conf.fcgi_threads,
         .read_timeout_ms = p->conf.fcgi_read_timeout_ms,
         .drain_ms = p->conf.fcgi_drain_ms,
-        .max_conns = p->conf.fcgi_max_conns,
+        .max_conns = max_conns(&p->conf),
         .ready_fd = ready_fd(),
         .handle = web_serve,
         .ctx = server,

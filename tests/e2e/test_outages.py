@@ -2,7 +2,9 @@
 """Failure rules of GET /api/operations (operations contract, section 3), each with the real server
 stopped, hung and slow. A poll is watched from several connections all the while: it never errs unless
 the table says so, and a dead store never delays it."""
+import json
 import os
+import subprocess
 import threading
 import time
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from conftest import wait_until
+from program import Program, ask
 from test_flicker import Pollers
 
 ROW, OVERLAY = "model-with-a-row", "model-with-an-overlay"
@@ -224,3 +227,99 @@ def test_redis_frozen_twice_is_bounded_both_times(stack):
             assert stack.stage(OVERLAY, bytes_sent=60).status_code == 503
         wait_until(lambda: degraded(stack) is None, "recovery")
         wait_until(lambda: stack.stage(OVERLAY, bytes_sent=60).status_code == 204, "writes again")
+
+
+# --- what a store's trouble must not do to the other, and what is not known ---
+
+@pytest.mark.touches("postgres")
+def test_a_hung_postgres_does_not_make_redis_count_as_down(stack):
+    """Neither for polls nor for writes: the owner of a live overlay goes on with durable:false."""
+    token = stack.claim(ROW)
+    assert stack.load(ROW, token, state="staging", bytes_sent=10, total_bytes=100).status_code == 200
+    stack.operations()
+    with hung(stack, "postgres"):
+        wait_until(lambda: degraded(stack), "the outage")
+        seen = {degraded(stack) for _ in range(100)}
+        assert seen == {"postgres"}
+        answers = [stack.load(ROW, token, bytes_sent=20 + i) for i in range(5)]
+        assert [(a.status_code, a.json()) for a in answers] == [(200, {"durable": False})] * 5
+        assert stack.stage(OVERLAY, bytes_sent=1, total_bytes=2).status_code == 204
+        wait_until(lambda: ids(stack) == {ROW, OVERLAY}, "both")
+    wait_until(lambda: degraded(stack) is None, "recovery by itself")
+
+
+def idle(seconds):
+    end = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > end, "nobody polls")
+
+
+@pytest.mark.touches("postgres")
+def test_rows_read_long_before_the_outage_are_not_the_last_good_ones(stack):
+    """Nobody polled for a while, a row came, Postgres hung: the rows are not known, hence no empty 200."""
+    assert stack.operations() == []
+    idle(12)
+    stack.sql("INSERT INTO model_load_jobs (tracking_key, state, updated_at) VALUES ('theirs', 'staging', now())")
+    with hung(stack, "postgres"):
+        assert wait_for_503(stack).headers["X-Degraded"] == "postgres"
+    wait_until(lambda: ids(stack) == {"theirs"}, "recovery by itself")
+
+
+@pytest.mark.touches("postgres", "redis")
+def test_an_acknowledged_change_is_never_answered_with_the_rows_before_it(stack):
+    assert stack.operations() == []
+    idle(2.5)
+    token = stack.claim(ROW)
+    assert stack.load(ROW, token, state="staging", bytes_sent=1, total_bytes=2).status_code == 200
+    with hung(stack, "postgres"), hung(stack, "redis"):
+        for _ in range(20):
+            answer = stack.get("/api/operations")
+            assert answer.status_code == 503 or ids_of(answer) == {ROW}
+    wait_until(lambda: degraded(stack) is None and ids(stack) == {ROW}, "recovery by itself")
+    assert stack.load(ROW, token, "DELETE").status_code == 204
+    with hung(stack, "postgres"):
+        for _ in range(20):
+            answer = stack.get("/api/operations")
+            assert answer.status_code == 503 or ids_of(answer) == set(), "no ghost of what was ended"
+
+
+def ids_of(answer):
+    return {e["name"] for e in answer.json()["operations"]}
+
+
+def test_a_full_runtime_folder_does_not_stop_polls(stack, tmp_path):
+    """No snapshot can be written: polls ask the stores themselves, and the log says so once."""
+    room = tmp_path / "run"
+    room.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(room)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("no small folder of its own to fill")
+    try:
+        two_entries(stack)
+        with Program(stack, WB_RUNTIME_DIR=str(room)) as full:
+            full.ready()
+
+            def names():
+                status, body = ask(full.socket, "/api/operations", token=stack.env["WB_VIEWER_TOKEN"])
+                return {e["name"] for e in json.loads(body)["operations"]} if status == 200 else body
+
+            assert names() == {ROW, OVERLAY}
+            fill(room / "filler")
+            for _ in range(10):
+                assert names() == {ROW, OVERLAY}
+            wait_until(lambda: full.text().count("snapshots cannot be written") >= 1, "a word of it")
+            assert full.text().count("snapshots cannot be written") <= 2, "once for each process"
+            (room / "filler").unlink()
+            wait_until(lambda: full.text().count("snapshots can be written again") >= 1 or names() is None,
+                       "recovery by itself")
+            assert names() == {ROW, OVERLAY}
+    finally:
+        subprocess.run(["umount", "-l", str(room)], check=False)
+
+
+def fill(path):
+    with open(path, "wb", buffering=0) as out:
+        try:
+            while out.write(b"x" * 512):
+                pass
+        except OSError:
+            return
