@@ -5,7 +5,7 @@
 PACKAGES_RUN=(gcc libc6-dev make autoconf automake autoconf-archive pkg-config
     libfcgi-dev libpq-dev libhiredis-dev libjson-c-dev libcurl4-openssl-dev libssl-dev libinih-dev uthash-dev libcmocka-dev
     postgresql redis-server nginx curl jq openssl ca-certificates procps)
-PACKAGES_CHECK=(ccache clang clang-format clang-tidy cppcheck codespell gcovr mandoc pmccabe shellcheck valgrind xz-utils
+PACKAGES_CHECK=(ccache clang libclang-rt-dev clang-format clang-tidy cppcheck codespell gcovr mandoc pmccabe shellcheck valgrind xz-utils
     git python3 python3-pytest python3-psycopg2 python3-redis python3-requests python3-yaml python3-jsonschema)
 PACKAGES_BENCH=(wrk redis-tools python3 python3-psycopg2 python3-redis)
 
@@ -48,10 +48,18 @@ apt-get update -q
 apt-get install -y -q --no-install-recommends -- "$@"
 '
 
+# Neither configure nor make copes with these characters in a path.
+plain_path() {
+    [[ $1 != *[[:space:]\'\"\`\\\$\&\#*?\(\){}\<\>\|\;:%\[\]]* ]] || die "nothing can be built in a path with spaces, quotes or the like: $1"
+}
+
 # build_tree FOLDER [configure options...]: configure if need be, then make.
 build_tree() {
     local dir=$1 log
     shift
+    plain_path "$ROOT"
+    plain_path "$dir"
+    ours "$dir"
     mkdir -p "$dir"
     log=$dir/dev-build.log
     say "building in $dir"

@@ -11,6 +11,8 @@ find_places() {
     hash=$(printf %s "$VAR" | sha256sum)
     hash=${hash:0:12}
     RUN=$VAR/run
+    # A link of ours, or of who wants these files elsewhere.
+    [[ ! -L $RUN ]] || RUN=$(readlink -f "$RUN")
     [[ ${#RUN} -le 80 && ! $RUN =~ [^A-Za-z0-9_./+@,-] ]] || RUN=/tmp/wb-run-$(id -u)-$hash
     REDIS_SOCKET=$RUN/redis.sock
     PG_ELSEWHERE=/var/tmp/weighbridge-$(id -u)-$hash
@@ -293,10 +295,30 @@ FASTCGI_GET='use Socket;
 
 operations_answers() { perl -e "$FASTCGI_GET" "$RUN/operations.sock" /healthz; }
 
+port_answers() { (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# port_is_free: dies when nginx could not have the port, so that nobody else's server is taken for ours. While ours
+# runs, it has a port that only a stop changes.
+port_is_free() {
+    local wanted running
+    wanted=$(port)
+    [[ $wanted =~ ^[1-9][0-9]{0,4}$ && $wanted -le 65535 ]] || die "WB_DEV_PORT is no port: $wanted"
+    if leader nginx >/dev/null; then
+        running=$(cat "$VAR/port" 2>/dev/null) || running=$wanted
+        [[ $running == "$wanted" ]] ||
+            die "it runs on port $running already; to have it on port $wanted: ./dev down, then WB_DEV_PORT=$wanted ./dev up"
+        return
+    fi
+    # Workers whose parent was killed still listen; they are ended before nginx starts.
+    [[ ! $(service_pids nginx) ]] || return 0
+    ! port_answers "$wanted" || die "port $wanted is taken; try WB_DEV_PORT=$((wanted < 65535 ? wanted + 1 : 8080)) ./dev up"
+}
+
 healthy() { [[ $(curl -s -o /dev/null -m 2 -w '%{http_code}' "http://127.0.0.1:$(port)/healthz") == 200 ]]; }
 
 start_nginx() {
     local user=
+    port_is_free
     port >"$VAR/port.new"
     mv "$VAR/port.new" "$VAR/port"
     ((EUID == 0)) && user='user root;'
@@ -305,8 +327,14 @@ start_nginx() {
         "$ROOT/nginx/dev.conf.in" >"$VAR/nginx/nginx.conf"
     sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge.conf"
     mkdir -p "$VAR/nginx/tmp"
+    rm -f "$VAR/nginx/nginx.pid"
     launch nginx nginx -p "$(home_of nginx)/" -c nginx.conf -e error.log -g 'daemon off;'
     wait_until nginx 20 nginx_answers
 }
 
-nginx_answers() { curl -s -o /dev/null -m 2 "http://127.0.0.1:$(port)/nothing-here" && leader nginx; }
+# nginx writes its number once it has the port: an answer alone may be that of another server.
+nginx_answers() {
+    local pid
+    pid=$(leader nginx) && [[ $(cat "$VAR/nginx/nginx.pid") == "$pid" ]] &&
+        curl -s -o /dev/null -m 2 "http://127.0.0.1:$(port)/nothing-here"
+}

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a newcomer does first: ./dev itself, and the limits of the web server that it starts."""
+import socket
 import subprocess
 
-from conftest import ROOT, wait_until
+import pytest
+from conftest import ROOT, Stack, free_port, wait_until
 
 
 def try_dev(stack, *args, **environ):
@@ -39,3 +41,65 @@ def test_demo_that_cannot_copy_gives_its_claim_back(stack):
     assert "the copy failed" in done.stdout
     wait_until(lambda: stack.entry("demo-model") is None, "the entry to go")
     stack.claim("demo-model")
+
+
+@pytest.fixture
+def other():
+    """A second stack, not started."""
+    other = Stack()
+    try:
+        yield other
+    finally:
+        other.down()
+
+
+def test_up_on_a_port_of_another_server_says_so(other):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", other.port))
+        taken.listen()
+        done = try_dev(other, "up")
+    assert done.returncode != 0
+    assert f"port {other.port} is taken" in done.stdout
+    assert "is up at" not in done.stdout
+    assert "running" not in other.dev("status")
+
+
+def test_up_on_the_port_of_another_weighbridge_says_so(stack, other):
+    done = try_dev(other, "up", WB_DEV_PORT=str(stack.port))
+    assert done.returncode != 0
+    assert f"port {stack.port} is taken" in done.stdout
+
+
+def test_nginx_that_could_not_bind_is_not_taken_for_the_server_that_answers(other):
+    """Held without listening: the look at the port beforehand finds nothing there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", other.port))
+        done = try_dev(other, "up", "nginx")
+    assert done.returncode != 0
+    assert "nginx did not start" in done.stdout
+    assert str(other.port) in done.stdout
+
+
+def test_up_again_is_fine_but_not_on_another_port(stack):
+    stack.dev("up")
+    done = try_dev(stack, "up", WB_DEV_PORT=str(free_port()))
+    assert done.returncode != 0
+    assert f"runs on port {stack.port}" in done.stdout
+    assert "./dev down" in done.stdout
+    assert stack.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("words", [("down", "--wpie"), ("down", "--wipe", "x"), ("status", "nginx")])
+def test_unknown_arguments_are_refused(stack, words):
+    done = try_dev(stack, *words)
+    assert done.returncode != 0
+    assert f"does not take '{words[-1]}'" in done.stdout
+    assert stack.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["with space", "with'quote"])
+def test_a_path_that_make_cannot_have_is_refused_in_one_line(other, name):
+    done = try_dev(other, "build", WB_DEV_BUILD=str(other.var / name))
+    assert done.returncode != 0
+    assert len(done.stdout.splitlines()) == 1
+    assert str(other.var / name) in done.stdout
