@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/str.h"
 #include "model/key.h"
 #include "model/rfc3339.h"
@@ -33,16 +34,49 @@ static int64_t pick_number(int64_t given, int64_t stored)
     return given < 0 ? stored : given;
 }
 
-/* Claim and session are two slots: a load job's owner may report progress by the one and file names
- * by the other, so each fills a slot that is free and keeps to its own that is not. */
+/* What load_claim_short() makes of a token; 16 of the digits. */
+static void short_hash(const char *token, char out[CLAIM_SHORT_SIZE])
+{
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex(token, strlen(token), hex);
+    (void)str_copy(out, CLAIM_SHORT_SIZE, hex); /* cut on purpose */
+}
+
+static bool looks_like_token(const char *session)
+{
+    const size_t digits = TOKEN_HEX_SIZE - 1;
+    return strlen(session) == digits && strspn(session, "0123456789abcdef") == digits;
+}
+
+const char *overlay_session(const char *session, char room[CLAIM_SHORT_SIZE])
+{
+    if (session == NULL || !looks_like_token(session))
+        return or_empty(session);
+    short_hash(session, room);
+    return room;
+}
+
+bool overlay_is_owners_session(const struct overlay *old, const char *session)
+{
+    char hash[CLAIM_SHORT_SIZE];
+    if (str_empty(session) || strlen(old->claim) != CLAIM_SHORT_SIZE - 1)
+        return false;
+    short_hash(session, hash);
+    return strcmp(old->claim, hash) == 0;
+}
+
 static bool is_new_owner(const struct overlay *old, const char *claim)
 {
     return claim[0] != '\0' && old->claim[0] != '\0' && strcmp(old->claim, claim) != 0;
 }
 
-static bool is_anothers_session(const struct overlay *old, const char *claim, const char *session)
+/* A claim's overlay is its owner's: any session but his would be believed in his name. session is as
+ * overlay_session() has it. */
+static bool is_anothers(const struct overlay *old, const char *session)
 {
-    return claim[0] == '\0' && old->session[0] != '\0' && strcmp(old->session, session) != 0;
+    if (session[0] != '\0' && old->claim[0] != '\0')
+        return true;
+    return old->session[0] != '\0' && strcmp(old->session, session) != 0;
 }
 
 static bool is_older(const struct report *r, const struct overlay *old)
@@ -87,17 +121,100 @@ static void write_texts(struct overlay_scratch *scratch, struct overlay *o)
     }
 }
 
+/* A complete file's byte counters are 0 on purpose: its progress is more than they say. */
+static bool is_at_complete_file(const struct overlay *o)
+{
+    return o->bytes_sent == 0 && o->total_bytes == 0 &&
+           o->progress > load_progress(0, 0, o->file_index, o->total_files);
+}
+
+/* Nothing says that the report is of another file than the one that is stored. */
+static bool is_of_stored_file(const struct report *r, const struct overlay *o)
+{
+    bool name = str_empty(r->file_name) || o->file_name[0] == '\0' ||
+                strcmp(r->file_name, o->file_name) == 0;
+    bool index = r->file_index <= 0 || o->file_index == 0 || r->file_index == o->file_index;
+    return name && index && !is_at_complete_file(o);
+}
+
+static bool fill_text(const char **stored, const char *given)
+{
+    if ((*stored)[0] != '\0' || str_empty(given))
+        return false;
+    *stored = given;
+    return true;
+}
+
+static bool fill_number(int64_t *stored, int64_t given)
+{
+    if (*stored != 0 || given <= 0)
+        return false;
+    *stored = given;
+    return true;
+}
+
+/* What a late report knows of a file that is stored already, or of none: false when that is nothing
+ * new. The byte counters of another file are none of the stored one's. */
+static bool fill_file(const struct report *r, struct overlay *o)
+{
+    bool same = is_of_stored_file(r, o);
+    bool filled = fill_text(&o->node_name, r->node_name);
+    filled |= fill_number(&o->total_files, r->total_files);
+    if (!same)
+        return filled;
+    filled |= fill_text(&o->file_name, r->file_name);
+    filled |= fill_number(&o->file_index, r->file_index);
+    filled |= fill_text(&o->speed, r->speed);
+    filled |= fill_number(&o->bytes_sent, r->bytes_sent);
+    filled |= fill_number(&o->total_bytes, r->total_bytes);
+    if (filled)
+        o->progress = load_progress(o->bytes_sent, o->total_bytes, o->file_index, o->total_files);
+    return filled;
+}
+
+/* Was o's message written by overlay_message()? Then it follows the fields. */
+static bool wrote_message(const struct overlay *o)
+{
+    char text[OVERLAY_MESSAGE_MAX];
+    overlay_message(text, o->file_name, o->bytes_sent, o->total_bytes, o->speed);
+    return strcmp(text, o->message) == 0;
+}
+
+/* A report of old's sender that was overtaken: it was acknowledged, so what it alone says is kept, but
+ * what is stored is newer. */
+static enum report_fate apply_late(const struct overlay *old, const struct report *r,
+    struct overlay_scratch *scratch, struct overlay *o)
+{
+    bool written = wrote_message(old);
+    if (r->file_complete)
+        return REPORT_OUTDATED;
+    bool filled = fill_file(r, o);
+    filled |= fill_text(&o->message, r->message);
+    filled |= strcmp(o->claim, old->claim) != 0 || strcmp(o->session, old->session) != 0;
+    if (!filled)
+        return REPORT_OUTDATED;
+    if (written)
+        o->message = "";
+    write_texts(scratch, o);
+    return REPORT_APPLIED;
+}
+
+/* Who reports, as far as it is stored. False: somebody who may not. */
+static bool name_sender(const struct overlay *old, const struct report *r,
+    struct overlay_scratch *scratch, struct overlay *o)
+{
+    o->claim = or_empty(r->claim);
+    o->session = "";
+    if (o->claim[0] != '\0' || (old && overlay_is_owners_session(old, r->session)))
+        return true;
+    o->session = overlay_session(r->session, scratch->session);
+    return !old || !is_anothers(old, o->session);
+}
+
 enum report_fate overlay_apply(const char *key, const struct overlay *old, const struct report *r,
     struct overlay_scratch *scratch, struct overlay *out)
 {
-    const char *claim = or_empty(r->claim);
-    const char *session = claim[0] ? "" : or_empty(r->session);
-    bool merged = old && !is_new_owner(old, claim);
-    if (old && is_anothers_session(old, claim, session))
-        return REPORT_CONFLICT;
-    if (merged && is_older(r, old))
-        return REPORT_OUTDATED;
-
+    struct overlay sender;
     struct overlay o = { .node_name = "",
         .file_name = "",
         .speed = "",
@@ -105,12 +222,21 @@ enum report_fate overlay_apply(const char *key, const struct overlay *old, const
         .started_at = "",
         .claim = "",
         .session = "" };
+    if (!name_sender(old, r, scratch, &sender))
+        return REPORT_CONFLICT;
+    bool merged = old && !is_new_owner(old, sender.claim);
     if (merged)
         o = *old; /* a new owner starts afresh */
     o.key = key;
-    o.claim = pick_text(claim, o.claim);
-    o.session = pick_text(session, o.session);
+    o.claim = pick_text(sender.claim, o.claim);
+    o.session = pick_text(sender.session, o.session);
     o.expires_ns = 0;
+    if (merged && is_older(r, old)) {
+        enum report_fate fate = apply_late(old, r, scratch, &o);
+        if (fate == REPORT_APPLIED)
+            *out = o;
+        return fate;
+    }
     if (r->stamp_us > 0)
         o.stamp_us = r->stamp_us;
     if (r->file_complete)

@@ -21,9 +21,9 @@ enum {
 #define OVERLAY_NUMBER_MAX INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
 
 /* Text is borrowed, never NULL. claim: set when a load job's owner reports; such an overlay counts only
- * beside the row with that claim. session: set when a sender named one; other sessions are refused
- * while it lives. The two are independent, so that an owner may use both calls; the contract puts both
- * into one field, which would hide every copy that has a session but no row. */
+ * beside the row with that claim, and sessions other than its owner's are refused. session: set when a
+ * sender named one; other sessions are refused while it lives. Two fields, where the contract has one:
+ * that would hide every copy that has a session but no row. */
 struct overlay {
     const char *key; /* model_id */
     const char *node_name;
@@ -67,12 +67,13 @@ struct report {
 struct overlay_scratch {
     char message[OVERLAY_MESSAGE_MAX];
     char started[32];
+    char session[CLAIM_SHORT_SIZE];
 };
 
 enum report_fate {
     REPORT_APPLIED,
     REPORT_FIRST,    /* applied, and the key had no live overlay: every poll after must show it */
-    REPORT_OUTDATED, /* an older report of the same sender that came late: success, nothing changes */
+    REPORT_OUTDATED, /* an older report of the same sender that says nothing new: success */
     REPORT_CONFLICT, /* another live sender reports this key */
 };
 
@@ -80,11 +81,21 @@ enum report_fate {
  * scratch. A missing field keeps the stored one. The message is r's, or written by
  * overlay_message(). With file_complete: progress = file_index/total_files*100, byte counters 0, speed
  * "", message kept. A report with another claim than the stored one starts afresh (its caller has
- * checked the row); one without a claim conflicts with the session of another sender. A report whose
- * stamp is older than the stored one is outdated. started_at is old's, or made from stamp_us. On
- * REPORT_OUTDATED and REPORT_CONFLICT *out is untouched. */
+ * checked the row). Of those without, one with a session conflicts with a stored claim, unless the
+ * session is that claim's token (its owner; the session is then not stored), and one with or without
+ * conflicts with another stored session. A report whose stamp is older than the stored one only fills
+ * what is empty or 0 there, as far as it is of the same file, and keeps the stamp; when that is nothing,
+ * or with file_complete, it is outdated. started_at is old's, or made from stamp_us. On REPORT_OUTDATED
+ * and REPORT_CONFLICT *out is untouched. */
 enum report_fate overlay_apply(const char *key, const struct overlay *old, const struct report *r,
     struct overlay_scratch *scratch, struct overlay *out);
+
+/* A session as it is compared and stored: one that looks like a claim token becomes its short hash,
+ * because secrets never go to Redis. NULL becomes "". */
+const char *overlay_session(const char *session, char room[CLAIM_SHORT_SIZE]);
+
+/* True when session is the token of the claim that old carries. */
+bool overlay_is_owners_session(const struct overlay *old, const char *session);
 
 /* "weights.gguf (1.2 GiB / 4.0 GiB, 310 MiB/s)"; without total "Staging weights.gguf"; without a file
  * "Preparing to stage model files". Cut at a whole character. */

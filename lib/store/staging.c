@@ -130,10 +130,13 @@ static const struct overlay *parse_stored(struct put *p, struct overlay *room)
 /* Whom the script has to look up among those whose copy ended: "" for one that old names. */
 static void name_sender(struct put *p, const struct report *r, const struct overlay *old)
 {
+    char room[CLAIM_SHORT_SIZE];
     bool by_claim = !str_empty(r->claim);
-    const char *sender = by_claim ? r->claim : r->session;
+    const char *sender = by_claim ? r->claim : overlay_session(r->session, room);
     const char *known = old == NULL ? "" : by_claim ? old->claim : old->session;
     p->sender[0] = '\0';
+    if (!by_claim && old != NULL && overlay_is_owners_session(old, r->session))
+        return; /* old names his claim */
     if (!str_empty(sender) && strcmp(sender, known) != 0)
         (void)str_format(p->sender, sizeof p->sender, "%s:%s", by_claim ? "c" : "s", sender);
 }

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "base/digest.h"
 #include "base/str.h"
 #include "model/key.h"
 #include "model/overlay.h"
@@ -279,28 +280,66 @@ static void a_session_takes_over_from_a_sender_without_one(void **state)
     assert_string_equal(apply(&old, &r, REPORT_APPLIED).session, "s-1");
 }
 
-/* A load job's owner reports bytes by its claim and file names by a session. */
-static void claim_and_session_of_one_owner_lie_beside_each_other(void **state)
+#define TOKEN "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void claim_of_token(char claim[CLAIM_SHORT_SIZE])
+{
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex(TOKEN, strlen(TOKEN), hex);
+    (void)str_format(claim, CLAIM_SHORT_SIZE, "%.16s", hex);
+}
+
+static void a_foreign_session_conflicts_with_a_claim(void **state)
 {
     (void)state;
     struct overlay old = stored();
-    old.session = "";
     old.claim = ONE;
-    struct report r = from("s-1");
-    struct overlay both = apply(&old, &r, REPORT_APPLIED);
-    assert_string_equal(both.claim, ONE);
-    assert_string_equal(both.session, "s-1");
-    assert_true(overlay_is_sane(&both));
+    struct report r = from("s-1"); /* the session that was there before the claim, too */
+    apply(&old, &r, REPORT_CONFLICT);
+    old.session = "";
+    apply(&old, &r, REPORT_CONFLICT);
+    r.session = TOKEN; /* of another claim */
+    apply(&old, &r, REPORT_CONFLICT);
+    r.session = ONE; /* everybody may read it */
+    apply(&old, &r, REPORT_CONFLICT);
+    r = file_complete("s-1", 1, 2);
+    apply(&old, &r, REPORT_CONFLICT);
+    r = from(NULL);
+    assert_string_equal(apply(&old, &r, REPORT_APPLIED).claim, ONE);
+}
 
-    struct report by_claim = from(NULL);
-    by_claim.claim = ONE;
-    by_claim.stamp_us++;
-    struct overlay next = apply(&both, &by_claim, REPORT_APPLIED);
-    assert_string_equal(next.session, "s-1");
-    assert_string_equal(next.file_name, both.file_name);
+static void an_owner_may_give_its_token_as_session_which_is_not_stored(void **state)
+{
+    (void)state;
+    char claim[CLAIM_SHORT_SIZE];
+    claim_of_token(claim);
+    struct overlay old = stored();
+    old.session = "";
+    old.claim = claim;
+    struct report r = from(TOKEN);
+    r.file_name = "b.bin";
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_string_equal(o.file_name, "b.bin");
+    assert_string_equal(o.claim, claim);
+    assert_string_equal(o.session, "");
+    old.session = "s-1";
+    assert_string_equal(apply(&old, &r, REPORT_APPLIED).session, "s-1");
+    old.claim = "0"; /* not a claim of ours: no prefix that fits by chance */
+    apply(&old, &r, REPORT_CONFLICT);
+}
 
-    struct report other = from("s-2");
-    apply(&both, &other, REPORT_CONFLICT);
+static void a_token_given_as_session_is_stored_as_its_hash_only(void **state)
+{
+    (void)state;
+    char claim[CLAIM_SHORT_SIZE];
+    claim_of_token(claim);
+    struct report r = from(TOKEN);
+    struct overlay o = apply(NULL, &r, REPORT_FIRST);
+    char session[CLAIM_SHORT_SIZE];
+    (void)str_format(session, sizeof session, "%s", o.session);
+    assert_string_equal(session, claim);
+    o.session = session; /* the scratch is used anew */
+    assert_string_equal(apply(&o, &r, REPORT_APPLIED).session, claim);
 }
 
 static void a_claim_takes_over_a_session_that_has_none(void **state)
@@ -365,6 +404,82 @@ static void an_older_report_of_the_same_sender_is_outdated(void **state)
     apply(&old, &r, REPORT_OUTDATED);
     r.stamp_us = old.stamp_us;
     apply(&old, &r, REPORT_APPLIED);
+}
+
+static void an_older_report_fills_what_is_not_stored(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    old.node_name = old.file_name = old.speed = "";
+    old.message = "Staging model files (30 B / 100 B)";
+    old.file_index = old.total_files = 0;
+    old.progress = 30.0;
+    struct report r = from("s-1");
+    r.stamp_us = old.stamp_us - 1;
+    r.node_name = "late node";
+    r.file_name = "late.bin";
+    r.speed = "1 B/s";
+    r.bytes_sent = 7;
+    r.total_bytes = 70;
+    r.file_index = 2;
+    r.total_files = 2;
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_string_equal(o.node_name, "late node");
+    assert_string_equal(o.file_name, "late.bin");
+    assert_string_equal(o.speed, "1 B/s");
+    assert_int_equal(o.bytes_sent, 30);
+    assert_int_equal(o.total_bytes, 100);
+    assert_int_equal(o.file_index, 2);
+    assert_int_equal(o.total_files, 2);
+    assert_true(o.progress == 65.0);
+    assert_string_equal(o.message, "late.bin (30 B / 100 B, 1 B/s)");
+    assert_string_equal(o.started_at, old.started_at);
+    assert_int_equal(o.stamp_us, old.stamp_us);
+    apply(&o, &r, REPORT_OUTDATED);
+    old.message = "Verifying"; /* somebody's words */
+    assert_string_equal(apply(&old, &r, REPORT_APPLIED).message, "Verifying");
+}
+
+static void an_older_report_of_another_file_lends_no_bytes(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    old.bytes_sent = 0;
+    old.progress = 25.0;
+    struct report r = from("s-1");
+    r.stamp_us = old.stamp_us - 1;
+    r.file_index = 1;
+    r.bytes_sent = 100;
+    apply(&old, &r, REPORT_OUTDATED);
+    r.file_index = 2;
+    r.file_name = "another";
+    apply(&old, &r, REPORT_OUTDATED);
+    r.file_name = old.file_name;
+    assert_int_equal(apply(&old, &r, REPORT_APPLIED).bytes_sent, 100);
+}
+
+static void an_older_report_does_not_undo_a_complete_file(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report done = file_complete("s-1", 2, 4);
+    struct overlay o = apply(&old, &done, REPORT_APPLIED);
+    struct report r = from("s-1");
+    r.stamp_us = STAMP - 1;
+    r.file_index = 2;
+    r.bytes_sent = 99;
+    r.total_bytes = 100;
+    r.speed = "1 B/s";
+    apply(&o, &r, REPORT_OUTDATED);
+    o.node_name = "";
+    r.node_name = "n";
+    o = apply(&o, &r, REPORT_APPLIED);
+    assert_true(o.progress == 50.0);
+    assert_int_equal(o.bytes_sent, 0);
+    struct report late = file_complete("s-1", 4, 4);
+    late.stamp_us = STAMP - 1;
+    o.file_index = o.total_files = 0;
+    apply(&o, &late, REPORT_OUTDATED);
 }
 
 static void a_report_of_unknown_time_is_applied_and_keeps_the_stamp(void **state)
@@ -576,11 +691,16 @@ int main(void)
         cmocka_unit_test(a_complete_file_of_another_sender_conflicts),
         cmocka_unit_test(another_live_session_conflicts),
         cmocka_unit_test(a_session_takes_over_from_a_sender_without_one),
-        cmocka_unit_test(claim_and_session_of_one_owner_lie_beside_each_other),
+        cmocka_unit_test(a_foreign_session_conflicts_with_a_claim),
+        cmocka_unit_test(an_owner_may_give_its_token_as_session_which_is_not_stored),
+        cmocka_unit_test(a_token_given_as_session_is_stored_as_its_hash_only),
         cmocka_unit_test(a_claim_takes_over_a_session_that_has_none),
         cmocka_unit_test(a_claim_replaces_another_claim_whatever_its_stamp),
         cmocka_unit_test(a_claim_reports_on_as_itself),
         cmocka_unit_test(an_older_report_of_the_same_sender_is_outdated),
+        cmocka_unit_test(an_older_report_fills_what_is_not_stored),
+        cmocka_unit_test(an_older_report_of_another_file_lends_no_bytes),
+        cmocka_unit_test(an_older_report_does_not_undo_a_complete_file),
         cmocka_unit_test(a_report_of_unknown_time_is_applied_and_keeps_the_stamp),
         cmocka_unit_test(bytes_have_one_digit_from_kib_on),
         cmocka_unit_test(bytes_never_read_1024_of_a_unit),
