@@ -50,7 +50,9 @@ apt-get install -y -q --no-install-recommends -- "$@"
 
 # Neither configure nor make copes with these characters in a path.
 plain_path() {
-    [[ $1 != *[[:space:]\'\"\`\\\$\&\#*?\(\){}\<\>\|\;:%\[\]]* ]] || die "nothing can be built in a path with spaces, quotes or the like: $1"
+    local odd=$'[]["`$&#*?(){}<>|;:%[:space:]\\\\\']'
+    # shellcheck disable=SC2053
+    [[ $1 != *$odd* ]] || die "nothing can be built in a path with spaces, quotes or the like: $1"
 }
 
 # build_tree FOLDER [configure options...]: configure if need be, then make.

@@ -103,3 +103,45 @@ def test_a_path_that_make_cannot_have_is_refused_in_one_line(other, name):
     assert done.returncode != 0
     assert len(done.stdout.splitlines()) == 1
     assert str(other.var / name) in done.stdout
+
+
+def test_headers_that_no_fastcgi_record_holds_are_refused_in_json(stack):
+    for path in ("/api/operations", "/api/v1/operations", "/api/v1/staging/m", "/nothing"):
+        answer = stack.get(path, headers={f"X-Long-{n}": "x" * 20000 for n in range(7)})
+        assert answer.status_code == 431, answer.text
+        assert set(answer.json()) == {"error", "request_id"}
+
+
+def test_headers_within_the_limits_pass_whatever_the_address(stack):
+    cookie = {"Cookie": "x" * 20000}
+    for path in ("/api/operations", "/metrics", "/healthz"):
+        assert stack.get(path, headers=cookie).status_code == 200
+    # The address is passed on twice, the cookie once.
+    for path in ("/healthz", "/api/operations"):
+        answer = stack.get(path + "?x=" + "y" * 20000, headers=cookie)
+        assert answer.status_code < 500, answer.text
+        assert answer.headers["Content-Type"].startswith("application/json")
+
+
+def test_slow_readers_of_long_answers_hold_no_handler_thread(stack):
+    """Many more of them than threads: their answers wait in nginx."""
+    for n in range(1100):
+        stack.put_overlay(f"org/model-{n}-" + "x" * 200, node_name="n1", file_name="f", bytes_sent=1, total_bytes=2, message="m" * 200)
+    wait_until(lambda: len(stack.operations()) == 1100, "all of them")
+    assert len(stack.get("/api/operations").content) > 600_000
+    request = (f"GET /api/operations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {stack.env['WB_ADMIN_TOKEN']}\r\n\r\n").encode()
+    slow = []
+    try:
+        for _ in range(80):
+            s = socket.socket()
+            slow.append(s)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.connect(("127.0.0.1", stack.port))
+            s.sendall(request)
+        for s in slow:
+            assert s.recv(12) == b"HTTP/1.1 200"
+        for _ in range(50):
+            assert stack.get("/api/operations").status_code == 200
+    finally:
+        for s in slow:
+            s.close()
