@@ -272,7 +272,7 @@ static const struct jx_field DONE_FIELDS[] = {
 static int ended(struct web_req *req, const char *key, struct web_reply *reply)
 {
     struct err ignored = ERR_INIT;
-    (void)!staging_end(req->kv, key, &ignored);
+    (void)!staging_end_load(req->kv, key, &ignored);
     operations_rows_changed(req);
     reply_none(reply);
     return 0;

@@ -12,48 +12,56 @@
 
 enum { SENDER_SIZE = 2048, TRIES_MAX = 8 };
 
+/* A call of a sorted set's command: a key of another type makes no sense and is replaced. */
+#define ZSET \
+    "local function zset(...)\n" \
+    "  local r = redis.pcall(...)\n" \
+    "  if type(r) ~= 'table' or not r.err then return r end\n" \
+    "  if string.find(r.err, 'WRONGTYPE', 1, true) then redis.call('DEL', (select(2, ...))) end\n" \
+    "  return redis.call(...)\n" \
+    "end\n"
+
 /* KEYS: value, index, ended. ARGV: expected value ("" for none), new value, TTL in seconds, member,
  * sender ("" for one that need not be looked up). A value of another type counts as absent. ended is a
  * sorted set of senders (score = until when each is refused), because the copies of one key may end in
  * quick succession. A sender that the expected value names already is not in it: the end that puts it
  * there removes the value. Only first reports make the index longer, so only they prune it. */
 static struct kv_script PUT = {
-    .text = "local t = redis.call('TIME')\n"
-            "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
-            "if ARGV[5] ~= '' then\n"
-            "  local till = redis.pcall('ZSCORE', KEYS[3], ARGV[5])\n"
-            "  if type(till) == 'string' and tonumber(till) > now then return {'ended'} end\n"
-            "end\n"
-            "local cur = redis.pcall('GET', KEYS[1])\n"
-            "if type(cur) ~= 'string' then cur = '' end\n"
-            "if cur ~= ARGV[1] then return {'old', cur} end\n"
-            "redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])\n"
-            "redis.call('ZADD', KEYS[2], now + ARGV[3] * 1000, ARGV[4])\n"
-            "if cur == '' then redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now) end\n"
-            "return {'ok'}\n",
+    .text = ZSET "local t = redis.call('TIME')\n"
+                 "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+                 "if ARGV[5] ~= '' then\n"
+                 "  local till = redis.pcall('ZSCORE', KEYS[3], ARGV[5])\n"
+                 "  if type(till) == 'string' and tonumber(till) > now then return {'ended'} end\n"
+                 "end\n"
+                 "local cur = redis.pcall('GET', KEYS[1])\n"
+                 "if type(cur) ~= 'string' then cur = '' end\n"
+                 "if cur ~= ARGV[1] then return {'old', cur} end\n"
+                 "redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])\n"
+                 "zset('ZADD', KEYS[2], now + ARGV[3] * 1000, ARGV[4])\n"
+                 "if cur == '' then redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now) end\n"
+                 "return {'ok'}\n",
 };
 
-/* KEYS: as above. ARGV: member, seconds for which the sender is refused; 0: nobody is, nor
- * whoever was refused so far. */
+/* KEYS: as above. ARGV: member, seconds, and whose late reports are refused so long: the overlay's
+ * "session", "all" that it names, or "nobody". Who is refused already stays so. */
 static struct kv_script END = {
-    .text =
-        "local cur = redis.pcall('GET', KEYS[1])\n"
-        "redis.call('DEL', KEYS[1])\n"
-        "redis.call('ZREM', KEYS[2], ARGV[1])\n"
-        "if ARGV[2] == '0' then redis.call('DEL', KEYS[3]) return {'ok'} end\n"
-        "if type(cur) ~= 'string' then return {'ok'} end\n"
-        "local good, v = pcall(cjson.decode, cur)\n"
-        "if not good or type(v) ~= 'table' then return {'ok'} end\n"
-        "local t = redis.call('TIME')\n"
-        "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
-        "redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)\n"
-        "local function refuse(who)\n"
-        "  redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, who)\n"
-        "  redis.call('EXPIRE', KEYS[3], ARGV[2])\n"
-        "end\n"
-        "if type(v.claim) == 'string' and v.claim ~= '' then refuse('c:' .. v.claim) end\n"
-        "if type(v.session) == 'string' and v.session ~= '' then refuse('s:' .. v.session) end\n"
-        "return {'ok'}\n",
+    .text = ZSET "local cur = redis.pcall('GET', KEYS[1])\n"
+                 "redis.call('DEL', KEYS[1])\n"
+                 "zset('ZREM', KEYS[2], ARGV[1])\n"
+                 "if ARGV[3] == 'nobody' or type(cur) ~= 'string' then return {'ok'} end\n"
+                 "local good, v = pcall(cjson.decode, cur)\n"
+                 "if not good or type(v) ~= 'table' then return {'ok'} end\n"
+                 "local t = redis.call('TIME')\n"
+                 "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+                 "zset('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)\n"
+                 "local function refuse(kind, who)\n"
+                 "  if type(who) ~= 'string' or who == '' then return end\n"
+                 "  redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, kind .. who)\n"
+                 "  redis.call('EXPIRE', KEYS[3], ARGV[2])\n"
+                 "end\n"
+                 "if ARGV[3] == 'all' then refuse('c:', v.claim) end\n"
+                 "refuse('s:', v.session)\n"
+                 "return {'ok'}\n",
 };
 
 int staging_names(const char *key, struct names *n, struct err *e)
@@ -237,7 +245,7 @@ int staging_report(
 
 /* --- ends -------------------------------------------------------------------------------------- */
 
-static int end(struct kv *kv, const char *key, const char *refuse_s, struct err *e)
+static int end(struct kv *kv, const char *key, const char *refused, struct err *e)
 {
     cleanup_reply redisReply *r = NULL;
     struct names n;
@@ -246,17 +254,22 @@ static int end(struct kv *kv, const char *key, const char *refuse_s, struct err 
     guess_forget(key);
     return kv_script_run(kv, &END,
         KV_ARGS(kv_text(n.value), kv_text(STAGING_INDEX), kv_text(n.ended)),
-        KV_ARGS(kv_text(n.member), kv_text(refuse_s)), &r, e);
+        KV_ARGS(kv_text(n.member), kv_text("60"), kv_text(refused)), &r, e);
 }
 
 int staging_end(struct kv *kv, const char *key, struct err *e)
 {
-    return end(kv, key, "60", e);
+    return end(kv, key, "session", e);
+}
+
+int staging_end_load(struct kv *kv, const char *key, struct err *e)
+{
+    return end(kv, key, "all", e);
 }
 
 int staging_forget(struct kv *kv, const char *key, struct err *e)
 {
-    return end(kv, key, "0", e);
+    return end(kv, key, "nobody", e);
 }
 
 int changes_publish(struct kv *kv, const char *machine_id, struct err *e)

@@ -37,12 +37,15 @@ void overlays_free(struct overlays *o);
 int staging_report(struct kv *kv, const char *key, const struct report *r, enum report_fate *fate,
     struct err *e) WARN_UNUSED;
 
-/* The copy ended: removes the overlay and refuses late reports of the sender it had for 60 s.
- * Idempotent. */
+/* The copy ended: removes the overlay and refuses late reports of the session it had for 60 s. Not of
+ * its claim: that belongs to a load job, whose owner may go on. Idempotent. */
 int staging_end(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
 
-/* Removes the overlay and refuses nobody, not even whom an end refused before: for a load that left the
- * state staging and may come back to it, and for a new claim. Idempotent. */
+/* The same of a load job that ended: refuses the claim that the overlay had too. */
+int staging_end_load(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
+
+/* Removes the overlay and refuses nobody, but whom an end refused before stays refused: for a load that
+ * left the state staging and may come back to it, and for a new claim. Idempotent. */
 int staging_forget(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;
 
 /* The live overlay of one key: 1 when there is none (*out then only counts a malformed value). *out

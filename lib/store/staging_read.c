@@ -87,18 +87,21 @@ static void overlays_add(struct overlays *o, struct before *before, const char *
     o->n++;
 }
 
+static int check_type(const redisReply *r, int type, struct err *e)
+{
+    if (r->type == REDIS_REPLY_ERROR)
+        return kv_refused(r, e);
+    if (r->type != type)
+        return err_set(e, ERR_INTERNAL, "redis: a reply of the wrong type");
+    return 0;
+}
+
 /* The next reply of a pipeline, which must be of that type. */
 static int take(struct kv *kv, int type, redisReply **out, struct err *e)
 {
     cleanup_reply redisReply *r = NULL;
-    if (kv_take(kv, &r, e) < 0)
+    if (kv_take(kv, &r, e) < 0 || check_type(r, type, e) < 0)
         return -1;
-    if (r->type == REDIS_REPLY_ERROR) {
-        (void)kv_refused(r, e);
-        return -1;
-    }
-    if (r->type != type)
-        return err_set(e, ERR_INTERNAL, "redis: a reply of the wrong type");
     *out = STEAL(r);
     return 0;
 }
@@ -187,8 +190,13 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const struct member *)a)->key, ((const struct member *)b)->key);
 }
 
+/* index: NULL when it makes no sense. */
 static void members_read(struct members *m, const redisReply *index, double now_ms)
 {
+    if (index == NULL) {
+        m->malformed++;
+        return;
+    }
     m->member = mem_calloc(index->elements / 2 + 1, sizeof *m->member);
     for (size_t i = 0; i + 1 < index->elements; i += 2)
         members_add(m, index->element[i], index->element[i + 1], now_ms);
@@ -276,6 +284,20 @@ static size_t take_early(
     return n_late;
 }
 
+/* The index; *out stays NULL when its key is of another type, which the next report replaces. */
+static int take_index(struct kv *kv, redisReply **out, struct err *e)
+{
+    cleanup_reply redisReply *r = NULL;
+    if (kv_take(kv, &r, e) < 0)
+        return -1;
+    if (r->type == REDIS_REPLY_ERROR && str_starts(r->str, "WRONGTYPE"))
+        return 0;
+    if (check_type(r, REDIS_REPLY_ARRAY, e) < 0)
+        return -1;
+    *out = STEAL(r);
+    return 0;
+}
+
 /* Asks for time, index, and the values that were there before; takes time and index. */
 static int read_index(struct kv *kv, const struct overlays *before, redisReply **time,
     redisReply **index, struct err *e)
@@ -290,9 +312,7 @@ static int read_index(struct kv *kv, const struct overlays *before, redisReply *
             e) < 0 ||
         values_ask(kv, key, before->n, e) < 0)
         return -1;
-    return take(kv, REDIS_REPLY_ARRAY, time, e) < 0 || take(kv, REDIS_REPLY_ARRAY, index, e) < 0
-               ? -1
-               : 0;
+    return take(kv, REDIS_REPLY_ARRAY, time, e) < 0 ? -1 : take_index(kv, index, e);
 }
 
 /* Gives each member its value: one of early, else one that is asked for now. */

@@ -288,15 +288,37 @@ static void test_after_the_end_late_reports_of_the_sender_are_refused(void **sta
     assert_int_equal(must_report("m", report_of("s1", 8, 8)), REPORT_FIRST);
 }
 
-static void test_the_end_of_a_claim_refuses_the_claim_only(void **state)
+static void must_end_load(const char *key)
+{
+    struct err e = ERR_INIT;
+    if (staging_end_load(staging_kv, key, &e) < 0)
+        fail_msg("%s", e.msg);
+}
+
+static void test_the_end_of_a_load_refuses_all_that_its_overlay_names(void **state)
 {
     (void)state;
+    (void)must_report("m", report_of("s1", 1, 1));
+    (void)must_report("m", claimed("aaaa", 1, 1));
+    must_end_load("m");
+    list_is(0, 0);
+    must_refuse("m", claimed("aaaa", 2, 2), ERR_CONFLICT, "ended");
+    must_refuse("m", report_of("s1", 2, 2), ERR_CONFLICT, "ended");
+    assert_int_equal(must_report("m", claimed("bbbb", 1, 1)), REPORT_FIRST);
+    must_end_load("m");
+    assert_int_equal(must_report("m", report_of("bbbb", 2, 2)), REPORT_FIRST);
+}
+
+/* The staging calls know nothing of load jobs, whose owner may go on. */
+static void test_the_end_of_a_copy_refuses_its_session_and_no_claim(void **state)
+{
+    (void)state;
+    (void)must_report("m", report_of("s1", 1, 1));
     (void)must_report("m", claimed("aaaa", 1, 1));
     must_end("m");
-    must_refuse("m", claimed("aaaa", 1, 1), ERR_CONFLICT, "ended");
-    assert_int_equal(must_report("m", claimed("bbbb", 1, 1)), REPORT_FIRST);
-    must_end("m");
-    assert_int_equal(must_report("m", report_of("bbbb", 2, 2)), REPORT_FIRST);
+    list_is(0, 0);
+    must_refuse("m", report_of("s1", 2, 2), ERR_CONFLICT, "ended");
+    assert_int_equal(must_report("m", claimed("aaaa", 2, 2)), REPORT_FIRST);
 }
 
 static void test_the_end_of_an_anonymous_copy_refuses_nobody(void **state)
@@ -308,7 +330,7 @@ static void test_the_end_of_an_anonymous_copy_refuses_nobody(void **state)
     assert_int_equal(must_report("m", report_of(NULL, 2, 2)), REPORT_FIRST);
 }
 
-static void test_forgetting_refuses_nobody(void **state)
+static void test_forgetting_neither_refuses_nor_lets_in(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
@@ -319,8 +341,12 @@ static void test_forgetting_refuses_nobody(void **state)
     assert_int_equal(must_report("m", report_of("s1", 2, 2)), REPORT_FIRST);
     must_end("m");
     must_refuse("m", report_of("s1", 3, 3), ERR_CONFLICT, "ended");
+    /* Nor does it let anybody back in, not even past a new claim. */
     assert_int_equal(staging_forget(staging_kv, "m", &e), 0);
-    assert_int_equal(must_report("m", report_of("s1", 4, 4)), REPORT_FIRST);
+    must_refuse("m", report_of("s1", 4, 4), ERR_CONFLICT, "ended");
+    assert_int_equal(must_report("m", claimed("aaaa", 5, 5)), REPORT_FIRST);
+    assert_int_equal(staging_forget(staging_kv, "m", &e), 0);
+    must_refuse("m", report_of("s1", 6, 6), ERR_CONFLICT, "ended");
 }
 
 static void test_the_end_of_what_makes_no_sense(void **state)
@@ -330,12 +356,29 @@ static void test_the_end_of_what_makes_no_sense(void **state)
         "{\"claim\":\"\"}", "[[[[[[[[[[[[[[[[[[[[" };
     for (size_t i = 0; i < sizeof VALUES / sizeof VALUES[0]; i++) {
         (void)RAW(T("SET"), T("wb:1:staging:m"), T(VALUES[i]));
-        must_end("m");
+        must_end_load("m");
         assert_int_equal(RAW(T("EXISTS"), T("wb:1:staging:m"), T("wb:1:ended:m")), 0);
     }
     (void)RAW(T("LPUSH"), T("wb:1:staging:m"), T("x"));
     must_end("m");
     assert_int_equal(RAW(T("EXISTS"), T("wb:1:staging:m")), 0);
+}
+
+static void test_keys_of_the_wrong_type_are_replaced(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    (void)RAW(T("SET"), T("wb:1:live"), T("x"));
+    (void)RAW(T("SET"), T("wb:1:ended:m"), T("x"));
+    list_is(0, 1);
+    assert_int_equal(must_report("m", report_of("s1", 1, 1)), REPORT_FIRST);
+    list_is(1, 0);
+    must_end("m");
+    must_refuse("m", report_of("s1", 2, 2), ERR_CONFLICT, "ended");
+    (void)RAW(T("SET"), T("wb:1:live"), T("x"));
+    must_end("m");
+    assert_int_equal(staging_forget(staging_kv, "m", &e), 0);
+    list_is(0, 0);
 }
 
 /* --- several at once ----------------------------------------------------------------------------- */
@@ -520,10 +563,12 @@ int main(void)
         TEST(test_values_that_readers_would_skip_are_not_stored),
         TEST(test_keys_may_hold_what_the_contract_says),
         TEST(test_after_the_end_late_reports_of_the_sender_are_refused),
-        TEST(test_the_end_of_a_claim_refuses_the_claim_only),
+        TEST(test_the_end_of_a_load_refuses_all_that_its_overlay_names),
+        TEST(test_the_end_of_a_copy_refuses_its_session_and_no_claim),
         TEST(test_the_end_of_an_anonymous_copy_refuses_nobody),
-        TEST(test_forgetting_refuses_nobody),
+        TEST(test_forgetting_neither_refuses_nor_lets_in),
         TEST(test_the_end_of_what_makes_no_sense),
+        TEST(test_keys_of_the_wrong_type_are_replaced),
         TEST(test_reports_at_once_never_lose_the_newest),
         TEST(test_of_sessions_that_begin_at_once_one_wins),
         TEST(test_reports_survive_a_flush_of_scripts_and_a_restart),
