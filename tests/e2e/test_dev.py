@@ -125,10 +125,10 @@ def test_headers_within_the_limits_pass_whatever_the_address(stack):
 
 def test_slow_readers_of_long_answers_hold_no_handler_thread(stack):
     """Many more of them than threads: their answers wait in nginx."""
-    for n in range(1100):
-        stack.put_overlay(f"org/model-{n}-" + "x" * 200, node_name="n1", file_name="f", bytes_sent=1, total_bytes=2, message="m" * 200)
-    wait_until(lambda: len(stack.operations()) == 1100, "all of them")
-    assert len(stack.get("/api/operations").content) > 600_000
+    for n in range(1500):
+        stack.put_overlay(f"org/model-{n}-" + "x" * 200, node_name="n1", file_name="f", bytes_sent=1, total_bytes=2, message="m" * 1900)
+    wait_until(lambda: len(stack.operations()) == 1500, "all of them")
+    assert len(stack.get("/api/operations").content) > 3_000_000
     request = (f"GET /api/operations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {stack.env['WB_ADMIN_TOKEN']}\r\n\r\n").encode()
     slow = []
     try:
