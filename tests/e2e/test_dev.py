@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a newcomer does first: ./dev itself, and the limits of the web server that it starts."""
+import re
 import socket
 import subprocess
 
@@ -87,6 +88,16 @@ def test_up_again_is_fine_but_not_on_another_port(stack):
     assert f"runs on port {stack.port}" in done.stdout
     assert "./dev down" in done.stdout
     assert stack.get("/healthz").status_code == 200
+
+
+def test_readme_has_the_lines_that_up_prints(stack):
+    def lines(text):
+        text = re.sub(r"http://127\.0\.0\.1:\d+", "URL", text)
+        text = re.sub(r"'?[^ ']*/(viewer|worker)\.token'?", r"\1", text)
+        return [line.strip() for line in text.splitlines() if line.lstrip().startswith("curl ")]
+    printed = lines(stack.dev("up"))
+    assert len(printed) == 3
+    assert lines((ROOT / "README.md").read_text(encoding="utf8")) == printed
 
 
 @pytest.mark.parametrize("words", [("down", "--wpie"), ("down", "--wipe", "x"), ("status", "nginx")])
