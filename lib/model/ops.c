@@ -74,6 +74,14 @@ static int whole_percent(double progress)
     return progress < 100.0 ? (int)progress : 100;
 }
 
+/* A row holds whatever somebody wrote there. */
+static int64_t sane_bytes(int64_t bytes)
+{
+    if (bytes < 0)
+        return 0;
+    return bytes < OVERLAY_NUMBER_MAX ? bytes : OVERLAY_NUMBER_MAX;
+}
+
 /* The row was written after the overlay, and it is further. */
 static bool row_supplies_progress(const struct load_row *row, const struct overlay *o)
 {
@@ -90,8 +98,8 @@ static void lay_row(const struct load_row *row, struct op_entry *out)
     out->node_id = row->node_id;
     out->node_name = row->node_name;
     out->phase = load_state_name(LOAD_STAGING);
-    out->current_bytes = row->bytes_sent;
-    out->total_bytes = row->total_bytes;
+    out->current_bytes = sane_bytes(row->bytes_sent);
+    out->total_bytes = sane_bytes(row->total_bytes);
     out->progress = whole_percent(
         load_progress(row->bytes_sent, row->total_bytes, row->file_index, row->total_files));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/load_job.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -151,10 +152,23 @@ static int take_rows(struct db_rows *rows, bool with_gone, struct load_rows *out
     return 0;
 }
 
+/* This process has read the table: from then on, a table that is missing was taken away, and what is
+ * not known must not look like what is not there. */
+static atomic_bool seen;
+
+/* rc: of a statement that reads the table; 0 and 1 are answers. */
+static int note_seen(int rc)
+{
+    if (rc >= 0)
+        atomic_store_explicit(&seen, true, memory_order_relaxed);
+    return rc;
+}
+
 /* Beside a LocalAI that has not made its table yet there are no loads. */
 static bool none_yet(const struct db *db)
 {
-    return db_missing_table(db, "model_load_jobs");
+    return !atomic_load_explicit(&seen, memory_order_relaxed) &&
+           db_missing_table(db, "model_load_jobs");
 }
 
 static int no_rows(struct load_rows *out)
@@ -167,7 +181,7 @@ static int no_rows(struct load_rows *out)
 int load_list(struct db *db, struct load_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    if (db_many(db, &STMTS[LIST], DB_NO_ARGS, &rows, e) < 0)
+    if (note_seen(db_many(db, &STMTS[LIST], DB_NO_ARGS, &rows, e)) < 0)
         return none_yet(db) ? no_rows(out) : err_wrap(e, "loads");
     return take_rows(&rows, false, out, e);
 }
@@ -180,7 +194,7 @@ int load_list_start(struct db *db, struct err *e)
 int load_list_finish(struct db *db, struct load_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    if (db_finish(db, &rows, e) < 0)
+    if (note_seen(db_finish(db, &rows, e)) < 0)
         return none_yet(db) ? no_rows(out) : err_wrap(e, "loads");
     return take_rows(&rows, true, out, e);
 }
@@ -189,7 +203,7 @@ int load_list_finish(struct db *db, struct load_rows *out, struct err *e)
 static int find(struct db *db, const char *key, struct load_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    int none = db_opt(db, &STMTS[GET], DB_ARGS(DB_TEXT(key)), &rows, e);
+    int none = note_seen(db_opt(db, &STMTS[GET], DB_ARGS(DB_TEXT(key)), &rows, e));
     if (none != 0)
         return none;
     return take_rows(&rows, true, out, e);

@@ -35,6 +35,24 @@ static void a_row_alone_is_shown(void **state)
     assert_null(e->error);
 }
 
+static void absurd_bytes_of_a_row_are_clamped(void **state)
+{
+    static const int64_t GIVEN[] = { INT64_MIN, -1, 0, OVERLAY_NUMBER_MAX, OVERLAY_NUMBER_MAX + 1,
+        INT64_MAX };
+    static const int64_t WANT[] = { 0, 0, 0, OVERLAY_NUMBER_MAX, OVERLAY_NUMBER_MAX,
+        OVERLAY_NUMBER_MAX };
+    struct scene *s = scene(state);
+    struct load_row *r = add_row(s, "m", LOAD_STAGING);
+    for (size_t i = 0; i < sizeof GIVEN / sizeof GIVEN[0]; i++) {
+        r->bytes_sent = r->total_bytes = GIVEN[i];
+        ops_list_free(&s->out);
+        ops_merge(&s->in, &s->out);
+        assert_int_equal(s->out.n, 1);
+        assert_int_equal(s->out.entry[0].current_bytes, WANT[i]);
+        assert_int_equal(s->out.entry[0].total_bytes, WANT[i]);
+    }
+}
+
 static void an_overlay_alone_is_shown_without_node_id_and_phase(void **state)
 {
     struct scene *s = scene(state);
@@ -344,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCENE(nothing_gives_an_empty_list),
         SCENE(a_row_alone_is_shown),
+        SCENE(absurd_bytes_of_a_row_are_clamped),
         SCENE(an_overlay_alone_is_shown_without_node_id_and_phase),
         SCENE(both_are_one_entry_and_the_overlay_wins),
         SCENE(an_empty_overlay_node_name_leaves_the_rows),
