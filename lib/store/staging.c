@@ -128,7 +128,8 @@ static const struct overlay *parse_stored(struct put *p, struct overlay *room)
 {
     if (p->guessed)
         return p->guess.size > 0 ? &p->guess.overlay : NULL;
-    json_object_put(STEAL(p->json));
+    json_object_put(p->json);
+    p->json = NULL;
     if (p->stored.len == 0 ||
         overlay_from_json(p->key, p->stored.data, p->stored.len, room, &p->json, NULL) < 0)
         return NULL;

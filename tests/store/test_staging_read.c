@@ -126,6 +126,41 @@ static void test_a_list_of_thousands_comes_whole_and_in_order(void **state)
         assert_true(strcmp(o.overlay[i - 1].key, o.overlay[i].key) < 0);
 }
 
+static void add_values(int n, const char *value)
+{
+    struct err e = ERR_INIT;
+    char name[64];
+    for (int i = 0; i < n; i++) {
+        (void)str_format(name, sizeof name, "wb:1:staging:m%d", i);
+        assert_int_equal(kv_append(staging_kv, KV_ARGS(T("SET"), T(name), T(value)), &e), 0);
+        (void)str_format(name, sizeof name, "staging:m%d", i);
+        assert_int_equal(
+            kv_append(staging_kv, KV_ARGS(T("ZADD"), T("wb:1:live"), T(FAR), T(name)), &e), 0);
+        for (int k = 0; k < 2; k++) {
+            cleanup_reply redisReply *r = NULL;
+            assert_int_equal(kv_take(staging_kv, &r, &e), 0);
+        }
+    }
+}
+
+/* What parsing them takes is not Redis' time: all is read before. The deadline guards against hanging
+ * only, for machines that are slow under a sanitizer. */
+static void test_malformed_values_by_the_thousand_do_not_make_redis_late(void **state)
+{
+    (void)state;
+    enum { MANY = 20000 };
+    struct err e = ERR_INIT;
+    add_values(MANY, "{\"message\":[1,[2,[3,[4,[5,[6]]]]]],\"bytes_sent\":-1}");
+    cleanup_overlays struct overlays o = OVERLAYS_INIT;
+    kv_set_deadline(staging_kv, clock_deadline(MS_PER_S));
+    int rc = staging_list(staging_kv, NULL, &o, &e);
+    kv_set_deadline(staging_kv, 0);
+    if (rc < 0)
+        fail_msg("%s", e.msg);
+    assert_int_equal(o.n, 0);
+    assert_int_equal(o.malformed, MANY);
+}
+
 /* Values that did not change since an earlier list are shared with it; those that did are not. */
 static void test_a_list_after_another_says_what_is_stored_now(void **state)
 {
@@ -177,6 +212,7 @@ int main(void)
         TEST(test_missing_fields_have_defaults),
         TEST(test_odd_members_of_the_index_are_counted_or_left_to_others),
         TEST(test_a_list_of_thousands_comes_whole_and_in_order),
+        TEST(test_malformed_values_by_the_thousand_do_not_make_redis_late),
         TEST(test_a_list_after_another_says_what_is_stored_now),
         TEST(test_the_value_has_its_fields_in_order),
     };
