@@ -141,6 +141,34 @@ def test_row_and_overlay_make_one_entry_in_order(stack):
     assert stack.entry(KEY)["message"] == "w.gguf (100 B / 200 B)"
 
 
+def test_a_foreign_session_does_not_write_into_a_load_but_its_owner_may(stack):
+    token = stack.claim(KEY)
+    stack.load(KEY, token, state="staging", bytes_sent=50, total_bytes=200)
+    assert stack.stage(KEY, session="foreign", bytes_sent=199).status_code == 409
+    assert stack.stage(KEY, session="0" * 64, bytes_sent=199).status_code == 409
+    assert stack.get(PATH).json()["bytes_sent"] == 50
+    assert stack.stage(KEY, session=token, file_name="w.gguf", bytes_sent=100).status_code == 204
+    found = stack.get(PATH).json()
+    assert (found["file_name"], found["bytes_sent"], found["session"]) == ("w.gguf", 100, "")
+    assert all(token not in str(stack.kv().get(key)) for key in stack.kv().keys("wb:1:staging:*"))
+
+
+def test_the_end_of_a_copy_does_not_refuse_the_owner_of_its_load(stack):
+    token = stack.claim(KEY)
+    stack.load(KEY, token, state="staging", bytes_sent=50, total_bytes=200)
+    assert stack.call("DELETE", PATH, token="worker").status_code == 204
+    assert stack.get(PATH).status_code == 404
+    stack.load(KEY, token, state="staging", bytes_sent=60, total_bytes=200)
+    assert stack.get(PATH).json()["bytes_sent"] == 60
+
+
+def test_an_ended_session_stays_out_past_a_new_claim(stack):
+    stack.stage(KEY, session="one")
+    stack.call("DELETE", PATH, token="worker")
+    stack.claim(KEY)
+    assert stack.stage(KEY, session="one").status_code == 409
+
+
 def test_row_only_is_shown_on_every_worker(stack):
     token = stack.claim(KEY)
     stack.load(KEY, token, state="staging", node_id="id-1", node_name="gpu-1", bytes_sent=50, total_bytes=200)
