@@ -28,8 +28,8 @@ struct load_rows {
 void load_rows_free(struct load_rows *r);
 #define cleanup_load_rows __attribute__((cleanup(load_rows_free)))
 
-/* All rows that do not count as gone, in key order (byte order). Missing tables of an existing LocalAI
- * read as no rows. */
+/* All rows that do not count as gone, in key order (byte order). Tables that an existing LocalAI has not
+ * made yet read as no rows; once this process has seen them, their absence is an error. */
 int load_list(struct db *db, struct load_rows *out, struct err *e) WARN_UNUSED;
 /* The same in two halves, for the refresher; every row, gone or not, since a failed row hides its
  * overlay. */

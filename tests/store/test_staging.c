@@ -321,6 +321,15 @@ static void test_the_end_of_a_copy_refuses_its_session_and_no_claim(void **state
     assert_int_equal(must_report("m", claimed("aaaa", 2, 2)), REPORT_FIRST);
 }
 
+/* Its overlay names the token's hash, and so do those whose copy ended. */
+static void test_the_end_of_a_copy_whose_session_is_a_token(void **state)
+{
+    (void)state;
+    (void)must_report("m", report_of(TOKEN, 1, 1));
+    must_end("m");
+    must_refuse("m", report_of(TOKEN, 2, 2), ERR_CONFLICT, "ended");
+}
+
 static void test_the_end_of_an_anonymous_copy_refuses_nobody(void **state)
 {
     (void)state;
@@ -565,6 +574,7 @@ int main(void)
         TEST(test_after_the_end_late_reports_of_the_sender_are_refused),
         TEST(test_the_end_of_a_load_refuses_all_that_its_overlay_names),
         TEST(test_the_end_of_a_copy_refuses_its_session_and_no_claim),
+        TEST(test_the_end_of_a_copy_whose_session_is_a_token),
         TEST(test_the_end_of_an_anonymous_copy_refuses_nobody),
         TEST(test_forgetting_neither_refuses_nor_lets_in),
         TEST(test_the_end_of_what_makes_no_sense),
