@@ -135,7 +135,7 @@ static int64_t max_conns(const struct conf *c)
     (void)getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur >= (rlim_t)(c->fcgi_max_conns + RESERVED_FDS))
         return c->fcgi_max_conns;
-    return limit.rlim_cur > 2 * RESERVED_FDS ? (int64_t)limit.rlim_cur - RESERVED_FDS
+    return limit.rlim_cur / 2 > RESERVED_FDS ? (int64_t)limit.rlim_cur - RESERVED_FDS
                                              : (int64_t)limit.rlim_cur / 2;
 }
 
