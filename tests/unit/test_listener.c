@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -378,15 +379,17 @@ static void the_lock_goes_on_to_the_instances_that_stay(void **state)
 
 /* A third one starts when the first has gone and the second does not know yet: it must not keep the lock
  * from the second. */
+struct successor {
+    struct listener *listener;
+    atomic_bool done; /* the third one has what it asked for */
+};
+
 static void *take_over_main(void *arg)
 {
-    struct listener *l = arg;
+    struct successor *s = arg;
     int64_t deadline_ns = clock_deadline(HANG_MS);
-    while (l->lock_fd < 0 && clock_mono_ns() < deadline_ns)
-        listener_tend(l);
-    while (wait_fd(l->side_fd, POLLIN, deadline_ns) != 1)
-        ;
-    listener_tend(l);
+    while (!atomic_load(&s->done) && clock_mono_ns() < deadline_ns)
+        listener_tend(s->listener);
     return NULL;
 }
 
@@ -403,9 +406,12 @@ static void a_start_between_two_lock_holders_waits_for_the_next(void **state)
     open_here(&second);
     tend_stop(&t);
     listener_close(&first);
-    assert_int_equal(pthread_create(&thread, NULL, take_over_main, &second), 0);
+    struct successor successor = { .listener = &second };
+    assert_int_equal(pthread_create(&thread, NULL, take_over_main, &successor), 0);
     open_here(&third);
+    atomic_store(&successor.done, true);
     pthread_join(thread, NULL);
+    assert_true(second.lock_fd >= 0);
     assert_int_equal(inode(third.fd), inode(second.fd));
 }
 
