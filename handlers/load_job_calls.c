@@ -7,16 +7,9 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "handlers/load_job_json.h"
+#include "handlers/text_limits.h"
 #include "store/load_job.h"
 #include "store/staging.h"
-
-enum {
-    OWNER_MAX = 64,
-    NODE_ID_MAX = 36,
-    NODE_NAME_MAX = 255,
-    FILE_NAME_MAX = 512,
-    ERROR_MAX = 2000
-};
 
 /* Beside an existing LocalAI its tables are only read. Contract section 6. */
 static int check_writable(const struct web_req *req, struct err *e)
@@ -63,7 +56,7 @@ struct claim_body {
 };
 
 static const struct jx_field CLAIM_FIELDS[] = {
-    JX_TEXT(struct claim_body, owner, JX_REQUIRED, OWNER_MAX),
+    JX_TEXT(struct claim_body, owner, JX_REQUIRED, TEXT_MAX_OWNER),
 };
 
 /* The claim that the key's live overlay carries; "" when there is none, or Redis does not say. */
@@ -125,18 +118,18 @@ struct update_body {
 
 /* file_name, speed and message are for the overlay only: the table has no columns for them. */
 static const struct jx_field UPDATE_FIELDS[] = {
-    JX_TEXT(struct update_body, claim_token, JX_REQUIRED, TOKEN_HEX_SIZE - 1),
-    JX_TEXT(struct update_body, state, 0, 16),
-    JX_TEXT(struct update_body, node_id, 0, NODE_ID_MAX),
-    JX_TEXT(struct update_body, node_name, 0, NODE_NAME_MAX),
+    JX_TEXT(struct update_body, claim_token, JX_REQUIRED, TEXT_MAX_CLAIM_TOKEN),
+    JX_TEXT(struct update_body, state, 0, TEXT_MAX_STATE),
+    JX_TEXT(struct update_body, node_id, 0, TEXT_MAX_NODE_ID),
+    JX_TEXT(struct update_body, node_name, 0, TEXT_MAX_NODE_NAME),
     JX_INT(struct update_body, replica_index, 0, 0, INT32_MAX),
     JX_INT(struct update_body, bytes_sent, 0, 0, OVERLAY_NUMBER_MAX),
     JX_INT(struct update_body, total_bytes, 0, 0, OVERLAY_NUMBER_MAX),
     JX_INT(struct update_body, file_index, 0, 0, INT32_MAX),
     JX_INT(struct update_body, total_files, 0, 0, INT32_MAX),
-    JX_TEXT(struct update_body, file_name, 0, FILE_NAME_MAX),
-    JX_TEXT(struct update_body, speed, 0, OVERLAY_SPEED_MAX),
-    JX_TEXT(struct update_body, message, 0, 250),
+    JX_TEXT(struct update_body, file_name, 0, TEXT_MAX_FILE_NAME),
+    JX_TEXT(struct update_body, speed, 0, TEXT_MAX_SPEED),
+    JX_TEXT(struct update_body, message, 0, TEXT_MAX_MESSAGE),
 };
 
 static int check_state(const struct update_body *b, struct err *e)
@@ -259,12 +252,12 @@ struct end_body {
 };
 
 static const struct jx_field FAIL_FIELDS[] = {
-    JX_TEXT(struct end_body, claim_token, JX_REQUIRED, TOKEN_HEX_SIZE - 1),
-    JX_TEXT(struct end_body, error, JX_REQUIRED, ERROR_MAX),
+    JX_TEXT(struct end_body, claim_token, JX_REQUIRED, TEXT_MAX_CLAIM_TOKEN),
+    JX_TEXT(struct end_body, error, JX_REQUIRED, TEXT_MAX_ERROR),
 };
 
 static const struct jx_field DONE_FIELDS[] = {
-    JX_TEXT(struct end_body, claim_token, JX_REQUIRED, TOKEN_HEX_SIZE - 1),
+    JX_TEXT(struct end_body, claim_token, JX_REQUIRED, TEXT_MAX_CLAIM_TOKEN),
 };
 
 /* The copy has ended, well or badly. The row says so; an overlay that Redis keeps because it is down

@@ -93,26 +93,25 @@ static void remember_rows(struct poll_source *p, struct load_rows *rows, int64_t
     p->known.rows_read_ns = now_ns;
 }
 
-static void remember_overlays(struct poll_source *p, struct overlays *overlays, int64_t now_ns)
+static void remember_overlays(struct poll_source *p, struct overlays *overlays)
 {
     overlays_free(&p->live_overlays);
     p->live_overlays = *overlays;
     *overlays = (struct overlays)OVERLAYS_INIT;
     p->known.overlay = p->live_overlays.overlay;
     p->known.overlays = p->live_overlays.n;
-    p->known.overlays_read_ns = now_ns;
     if (p->live_overlays.malformed > 0)
         metric_add(METRIC_OVERLAY_MALFORMED, (int64_t)p->live_overlays.malformed);
 }
 
-static void ask_redis(struct poll_source *p, int64_t now_ns)
+static void ask_redis(struct poll_source *p)
 {
     cleanup_overlays struct overlays overlays = OVERLAYS_INIT;
     struct err e = ERR_INIT;
     kv_set_deadline(p->kv, clock_deadline(p->timeout_ms));
     p->redis_up = staging_list(p->kv, &p->live_overlays, &overlays, &e) == 0;
     if (p->redis_up)
-        remember_overlays(p, &overlays, now_ns);
+        remember_overlays(p, &overlays);
 }
 
 /* Postgres works while Redis is asked, but a connection that has to be made first waits until Redis has
@@ -128,11 +127,11 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
     db_set_deadline(p->db, until_ns);
     if (db_connected(p->db)) {
         started = load_list_start(p->db, &e) == 0;
-        ask_redis(p, now_ns);
+        ask_redis(p);
         const int64_t rest_ns = clock_deadline(DRAIN_MS); /* to read what has come meanwhile */
         db_set_deadline(p->db, until_ns > rest_ns ? until_ns : rest_ns);
     } else {
-        ask_redis(p, now_ns);
+        ask_redis(p);
         db_set_deadline(p->db, clock_deadline(p->timeout_ms));
         started = load_list_start(p->db, &e) == 0;
     }

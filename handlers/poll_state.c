@@ -16,7 +16,6 @@ struct head {
     uint64_t text_size;
     int64_t rows_now_us;
     int64_t rows_read_ns;
-    int64_t overlays_read_ns;
 };
 
 static const char MAGIC[8] = "wbpoll1";
@@ -87,8 +86,7 @@ void poll_state_pack(const struct poll_state *s, struct buf *out)
         .rows = s->rows,
         .overlays = s->overlays,
         .rows_now_us = s->rows_now_us,
-        .rows_read_ns = s->rows_read_ns,
-        .overlays_read_ns = s->overlays_read_ns };
+        .rows_read_ns = s->rows_read_ns };
     memcpy(head.magic, MAGIC, sizeof(MAGIC));
     const size_t start = out->len;
     buf_add(out, &head, sizeof(head));
@@ -170,7 +168,6 @@ int poll_state_unpack(const void *data, size_t size, struct poll_state *out, str
     s.overlays = h.overlays;
     s.rows_now_us = h.rows_now_us;
     s.rows_read_ns = h.rows_read_ns;
-    s.overlays_read_ns = h.overlays_read_ns;
     s.text = mem_dup(text, h.text_size);
     s.row = unpack_items(&ROW, rows, s.rows, s.text, h.text_size);
     s.overlay = unpack_items(&OVERLAY, overlays, s.overlays, s.text, h.text_size);

@@ -21,14 +21,13 @@ struct poll_state {
     int64_t rows_read_ns; /* monotonic; 0: rows were never read */
     struct overlay *overlay;
     size_t overlays;
-    int64_t overlays_read_ns; /* monotonic; 0: overlays were never read */
-    char *text;               /* owned; everything above borrows from it after unpacking */
+    char *text; /* owned; everything above borrows from it after unpacking */
 };
 
 #define POLL_STATE_INIT \
     { \
         .row = NULL, .rows = 0, .rows_now_us = 0, .rows_read_ns = 0, .overlay = NULL, \
-        .overlays = 0, .overlays_read_ns = 0, .text = NULL \
+        .overlays = 0, .text = NULL \
     }
 void poll_state_free(struct poll_state *s); /* rows, overlays and text */
 #define cleanup_poll_state __attribute__((cleanup(poll_state_free)))

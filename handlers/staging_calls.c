@@ -4,10 +4,8 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "handlers/load_job_json.h"
+#include "handlers/text_limits.h"
 #include "store/staging.h"
-
-/* Longest texts a sender may give, in characters: a whole value stays under OVERLAY_VALUE_MAX. */
-enum { SESSION_MAX = 128, NODE_NAME_MAX = 255, FILE_NAME_MAX = 512, MESSAGE_MAX = 250 };
 
 struct staging_body {
     const char *session;
@@ -22,11 +20,11 @@ struct staging_body {
 };
 
 static const struct jx_field PUT_FIELDS[] = {
-    JX_TEXT(struct staging_body, session, 0, SESSION_MAX),
-    JX_TEXT(struct staging_body, node_name, JX_REQUIRED, NODE_NAME_MAX),
-    JX_TEXT(struct staging_body, file_name, 0, FILE_NAME_MAX),
-    JX_TEXT(struct staging_body, speed, 0, OVERLAY_SPEED_MAX),
-    JX_TEXT(struct staging_body, message, 0, MESSAGE_MAX),
+    JX_TEXT(struct staging_body, session, 0, TEXT_MAX_SESSION),
+    JX_TEXT(struct staging_body, node_name, JX_REQUIRED, TEXT_MAX_NODE_NAME),
+    JX_TEXT(struct staging_body, file_name, 0, TEXT_MAX_FILE_NAME),
+    JX_TEXT(struct staging_body, speed, 0, TEXT_MAX_SPEED),
+    JX_TEXT(struct staging_body, message, 0, TEXT_MAX_MESSAGE),
     JX_INT(struct staging_body, bytes_sent, 0, 0, OVERLAY_NUMBER_MAX),
     JX_INT(struct staging_body, total_bytes, 0, 0, OVERLAY_NUMBER_MAX),
     JX_INT(struct staging_body, file_index, 0, 0, INT32_MAX),
@@ -34,7 +32,7 @@ static const struct jx_field PUT_FIELDS[] = {
 };
 
 static const struct jx_field FILE_COMPLETE_FIELDS[] = {
-    JX_TEXT(struct staging_body, session, 0, SESSION_MAX),
+    JX_TEXT(struct staging_body, session, 0, TEXT_MAX_SESSION),
     JX_INT(struct staging_body, file_index, JX_REQUIRED, 1, INT32_MAX),
     JX_INT(struct staging_body, total_files, JX_REQUIRED, 1, INT32_MAX),
 };
