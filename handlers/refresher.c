@@ -176,9 +176,9 @@ static void *refresh_main(void *ctx)
             metric_add(METRIC_SNAPSHOT_TAKEOVERS, 1);
         if (refresh(r, &base) < 0)
             rest(r, clock_deadline(RETRY_MS));
-        rest(r, base.began_ns + MIN_GAP_MS * NS_PER_MS);
         snapshot_wait_wanted(r->snapshots, base.generation,
             base.began_ns + r->conf->operations_refresh_ms * NS_PER_MS);
+        rest(r, base.began_ns + MIN_GAP_MS * NS_PER_MS);
     }
     snapshot_lease_end(r->snapshots);
     return NULL;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fcgi/snapshot_internal.h"
 
-#include <sys/mman.h>
-
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/mem.h"
@@ -78,8 +76,7 @@ void snapshot_put(struct snapshot *snap)
 {
     if (!snap || atomic_fetch_sub(&snap->refs, 1) != 1)
         return;
-    munmap((void *)(uintptr_t)snap->head, snap->map_size);
-    free(snap);
+    snapshot_file_close(snap);
 }
 
 /* The lock is held while the file is mapped: those who wait for it need just this file. Between reading
@@ -93,7 +90,7 @@ struct snapshot *snapshot_current(struct snapshots *s)
             return NULL;
         if (!s->current || s->current->head->ticket != ticket) {
             struct snapshot *snap = NULL;
-            if (snapshot_file_map(s, ticket, &snap) != 0) {
+            if (snapshot_file_open(s, ticket, &snap) != 0) {
                 if (atomic_load(&s->shared->ticket) == ticket)
                     return NULL;
                 continue;

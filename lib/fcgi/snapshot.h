@@ -3,11 +3,11 @@
 #define WB_SNAPSHOT_H
 
 /* One immutable snapshot of the operations for all processes of a machine. Each is a file of its own in
- * the runtime folder, mapped read-only by who serves it, so the kernel counts the references and a
- * killed process leaves nothing behind; the shared mapping names the current one by its ticket. A
- * refresher that was frozen cannot publish over a newer one: publishing compares the ticket it began
- * from. So polls spread over processes never see time run backwards. Operations contract, section 3,
- * "Freshness". */
+ * the runtime folder, mapped read-only by who serves it (or copied, if it is small), so the kernel
+ * counts the references and a killed process leaves nothing behind; the shared mapping names the current
+ * one by its ticket. A refresher that was frozen cannot publish over a newer one: publishing compares the
+ * ticket it began from. So polls spread over processes never see time run backwards. Operations contract,
+ * section 3, "Freshness". */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,7 +35,8 @@ struct snapshot {
     const struct snapshot_head *head;
     const char *body;
     const void *state; /* aligned to 8 bytes */
-    size_t map_size;
+    size_t size;
+    bool mapped; /* or a copy in the heap */
     atomic_int refs;
 };
 

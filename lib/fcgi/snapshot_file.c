@@ -16,6 +16,9 @@
 
 /* head, body, padding, state: what a successor reads of the state may need alignment. */
 enum { PARTS = 4, STATE_ALIGN = 8, FILE_MODE = 0640 };
+
+/* Up to here copying a file costs less than mapping and unmapping it. */
+enum { COPY_MAX = 256 << 10 };
 #define ORPHAN_US (60 * US_PER_S)
 
 static size_t padding(uint64_t body_size)
@@ -121,7 +124,41 @@ static bool head_fits(
            h->degraded[SNAPSHOT_DEGRADED_SIZE - 1] == '\0';
 }
 
-int snapshot_file_map(const struct snapshots *s, uint64_t ticket, struct snapshot **out)
+static int read_all(int fd, char *to, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = read(fd, to + done, size - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+/* The bytes of the file, or NULL. *mapped tells whether they are to be unmapped or freed. */
+static void *bytes_of(int fd, size_t size, bool *mapped)
+{
+    *mapped = size > COPY_MAX;
+    if (*mapped) {
+        void *map = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+        return map == MAP_FAILED ? NULL : map;
+    }
+    cleanup_free char *copy = mem_alloc(size);
+    return read_all(fd, copy, size) == 0 ? STEAL(copy) : NULL;
+}
+
+static void release(const void *bytes, size_t size, bool mapped)
+{
+    void *p = unconst(bytes);
+    if (mapped)
+        munmap(p, size);
+    else
+        free(p);
+}
+
+int snapshot_file_open(const struct snapshots *s, uint64_t ticket, struct snapshot **out)
 {
     char path[PATH_MAX];
     if (file_path(s, ticket, path) != 0)
@@ -132,22 +169,29 @@ int snapshot_file_map(const struct snapshots *s, uint64_t ticket, struct snapsho
         st.st_size < (off_t)sizeof(struct snapshot_head))
         return 1;
     size_t size = (size_t)st.st_size;
-    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-    if (map == MAP_FAILED)
+    bool mapped = false;
+    const struct snapshot_head *head = bytes_of(fd, size, &mapped);
+    if (head == NULL)
         return 1;
-    const struct snapshot_head *head = map;
     if (!head_fits(s, head, ticket, size)) {
-        munmap(map, size);
+        release(head, size, mapped);
         return 1;
     }
     struct snapshot *snap = mem_calloc(1, sizeof(*snap));
     snap->head = head;
     snap->body = (const char *)(head + 1);
     snap->state = snap->body + head->body_size + padding(head->body_size);
-    snap->map_size = size;
+    snap->size = size;
+    snap->mapped = mapped;
     atomic_init(&snap->refs, 1);
     *out = snap;
     return 0;
+}
+
+void snapshot_file_close(struct snapshot *snap)
+{
+    release(snap->head, snap->size, snap->mapped);
+    free(snap);
 }
 
 void snapshot_file_unlink(const struct snapshots *s, uint64_t ticket)

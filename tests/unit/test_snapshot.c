@@ -71,7 +71,26 @@ static void an_empty_body_can_be_published(void **state)
     place_assert_serves(p->view, "");
 }
 
-static void threads_of_a_process_share_one_mapped_file(void **state)
+/* Small files are copied and large ones mapped. */
+static void large_and_small_are_read_alike(void **state)
+{
+    struct place *p = *state;
+    const size_t sizes[] = { 1, 4096, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 3 << 20 };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        cleanup_free char *body = mem_calloc(1, sizes[i] + 1);
+        memset(body, 'a' + (int)i, sizes[i]);
+        body[sizes[i] - 1] = '.';
+        assert_int_equal(place_publish(p->view, body), 0);
+        struct snapshot *snap = snapshot_current(p->view);
+        assert_non_null(snap);
+        assert_int_equal(snap->head->body_size, sizes[i]);
+        place_publish(p->view, "its successor");
+        assert_memory_equal(snap->body, body, sizes[i]);
+        snapshot_put(snap);
+    }
+}
+
+static void threads_of_a_process_share_one_file(void **state)
 {
     struct place *p = *state;
     place_publish(p->view, "x");
@@ -330,7 +349,8 @@ int main(void)
         TEST(nothing_is_served_before_the_first_snapshot),
         TEST(what_was_published_is_served_whole),
         TEST(an_empty_body_can_be_published),
-        TEST(threads_of_a_process_share_one_mapped_file),
+        TEST(large_and_small_are_read_alike),
+        TEST(threads_of_a_process_share_one_file),
         TEST(a_snapshot_in_use_stays_readable_when_it_is_replaced),
         TEST(min_generation_is_honoured),
         TEST(max_age_is_honoured),
