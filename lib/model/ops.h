@@ -8,15 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "model/gallery.h"
 #include "model/load_job.h"
 #include "model/overlay.h"
 
 enum op_task { OP_TASK_STAGING, OP_TASK_INSTALLATION, OP_TASK_DELETION };
 
-/* One entry of the array. Text is borrowed from the input but id, which the list owns. NULL text is
- * "leave the key out". */
+/* One entry of the array. Text is borrowed from the input but id and a gallery entry's node_id, which the
+ * list owns. NULL text is "leave the key out". */
 struct op_entry {
-    char *id;           /* owned by the list */
+    char *id;           /* owned by the list, and what node_id points to with it */
     const char *job_id; /* for staging the same pointer as id */
     const char *name;
     const char *full_name;
@@ -33,6 +34,8 @@ struct op_entry {
     int64_t current_bytes;
     int64_t total_bytes;
     const char *error;
+    const struct gallery_node *node; /* sorted; none: leave the key out */
+    size_t nodes;
 };
 
 struct ops_list {
@@ -53,6 +56,10 @@ struct ops_input {
     size_t rows;
     const struct overlay *overlay; /* any order; of two with one key the first counts */
     size_t overlays;
+    const struct gallery_row *gallery_row; /* any order, ids unique */
+    size_t gallery_rows;
+    const struct gallery_overlay *gallery_overlay; /* as overlay */
+    size_t gallery_overlays;
     int64_t rows_now_us; /* Postgres' time when the rows were read */
     bool postgres_up;    /* the rows are of this refresh: an overlay with a claim needs its row */
 };
