@@ -84,6 +84,8 @@ int64_t gallery_finished_us(const struct gallery_row *r)
 struct gallery_names gallery_names(const struct gallery_op *op)
 {
     struct gallery_names n = { .id = op->cache_key[0] ? op->cache_key : op->element_name };
+    if (n.id[0] == '\0')
+        n.id = op->id;
     if (str_starts(n.id, NODE_PREFIX)) {
         const char *node = n.id + sizeof(NODE_PREFIX) - 1;
         const char *colon = strchr(node, ':');
@@ -94,7 +96,7 @@ struct gallery_names gallery_names(const struct gallery_op *op)
         }
     }
     const char *at = strchr(n.id, '@');
-    n.name = at ? at + 1 : n.id;
+    n.name = at && at[1] ? at + 1 : n.id;
     return n;
 }
 

@@ -31,7 +31,8 @@ enum {
     GALLERY_TEXT_MAX = 65536,
     GALLERY_TEXT_KEPT = 4000,
     GALLERY_NODES_MAX = 512,
-    GALLERY_NODE_TEXT_MAX = 512
+    GALLERY_NODE_TEXT_MAX = 512,
+    GALLERY_NODE_ERROR_MAX = 4000
 };
 
 #define GALLERY_ACTIVE_US      INT64_C(1800000000)  /* without an update: no longer active */
@@ -145,10 +146,11 @@ int64_t gallery_changed_us(const struct gallery_row *r, int64_t now_us);
 int64_t gallery_started_us(const struct gallery_row *r);
 int64_t gallery_finished_us(const struct gallery_row *r);
 
-/* How an operation is called. All borrow from the operation. */
+/* How an operation is called; borrowed from it. An empty node or backend part makes no prefix. One
+ * without cache_key and element_name is called by its job's id. */
 struct gallery_names {
     const char *id;      /* cache_key, or element_name when that is empty, without node:<node>: */
-    const char *name;    /* id after its first @ */
+    const char *name;    /* id after its first @, if anything is there */
     const char *node_id; /* of the prefix, node_size bytes; not terminated */
     size_t node_size;    /* 0: there is no prefix */
 };

@@ -33,7 +33,7 @@ bool gallery_node_is_sane(const struct gallery_node *n)
         if (!is_sane_text(texts[i], GALLERY_NODE_TEXT_MAX))
             return false;
     }
-    return is_sane_text(n->error, GALLERY_TEXT_KEPT) && gallery_node_status_known(n->status) &&
+    return is_sane_text(n->error, GALLERY_NODE_ERROR_MAX) && gallery_node_status_known(n->status) &&
            is_percentage(n->percentage) && (n->node_id[0] || n->node_name[0]);
 }
 

@@ -15,42 +15,6 @@ void ops_list_free(struct ops_list *l)
     *l = (struct ops_list)OPS_LIST_INIT;
 }
 
-/* Both sides sorted by key, to be walked in step. */
-static int by_row_key(const void *a, const void *b)
-{
-    const struct load_row *const *x = a;
-    const struct load_row *const *y = b;
-    return strcmp((*x)->key, (*y)->key);
-}
-
-static int by_overlay_key(const void *a, const void *b)
-{
-    const struct overlay *const *x = a;
-    const struct overlay *const *y = b;
-    int order = strcmp((*x)->key, (*y)->key);
-    /* Both point into one array: of two with one key the first comes first. */
-    return order ? order : (*x > *y) - (*x < *y);
-}
-
-/* Pointers to all of them, sorted, NULL after the last. */
-static const struct load_row **rows_by_key(const struct ops_input *in)
-{
-    const struct load_row **p = mem_calloc(in->rows + 1, sizeof(const struct load_row *));
-    for (size_t i = 0; i < in->rows; i++)
-        p[i] = &in->row[i];
-    qsort(p, in->rows, sizeof(const struct load_row *), by_row_key);
-    return p;
-}
-
-static const struct overlay **overlays_by_key(const struct ops_input *in)
-{
-    const struct overlay **p = mem_calloc(in->overlays + 1, sizeof(const struct overlay *));
-    for (size_t i = 0; i < in->overlays; i++)
-        p[i] = &in->overlay[i];
-    qsort(p, in->overlays, sizeof(const struct overlay *), by_overlay_key);
-    return p;
-}
-
 /* The copy of this row has ended: whatever its overlay says is a leftover. */
 static bool hides_overlay(const struct load_row *row)
 {
@@ -137,10 +101,12 @@ static void add_staging(
         lay_overlay(row, o, e);
 }
 
-/* What one key shows. row and o are NULL when there is none. */
-static void merge_key(const char *key, const struct load_row *row, const struct overlay *o,
-    const struct ops_input *in, struct ops_list *out)
+/* What one key of a copy shows. */
+static void merge_staging(
+    const void *row_, const void *overlay_, const struct ops_input *in, struct ops_list *out)
 {
+    const struct load_row *row = row_;
+    const struct overlay *o = overlay_;
     if (row && hides_overlay(row))
         return;
     if (o && !has_right_claim(row, o, in)) {
@@ -149,9 +115,104 @@ static void merge_key(const char *key, const struct load_row *row, const struct 
     }
     bool staging = row && row->state == LOAD_STAGING;
     if (o)
-        add_staging(key, staging ? row : NULL, o, out);
+        add_staging(o->key, staging ? row : NULL, o, out);
     else if (staging && !load_is_stale(row, in->rows_now_us))
-        add_staging(key, row, NULL, out);
+        add_staging(row->key, row, NULL, out);
+}
+
+/* --- gallery operations --- */
+
+/* Lays what the overlay knows over what the row says. The newer of the two speaks; but that the row is
+ * the newer must not take progress back. */
+static void lay_op_overlay(const struct gallery_row *row, const struct gallery_overlay *o,
+    int64_t rows_now_us, struct gallery_op *shown)
+{
+    bool newer = o->stamp_us >= gallery_changed_us(row, rows_now_us);
+    if (newer || o->op.progress > row->op.progress) {
+        shown->progress = o->op.progress;
+        shown->current_bytes = o->op.current_bytes;
+        shown->total_bytes = o->op.total_bytes;
+    }
+    if (newer) {
+        shown->phase = o->op.phase;
+        shown->message = o->op.message;
+    }
+    if (newer || row->op.nodes == 0) {
+        shown->node = o->op.node;
+        shown->nodes = o->op.nodes;
+    }
+}
+
+/* The id, and after its NUL the node's id. */
+static char *make_ids(const struct gallery_names *n, const char **node_id)
+{
+    size_t size = strlen(n->id) + 1;
+    char *text = mem_calloc(size + n->node_size + 1, 1);
+    memcpy(text, n->id, size);
+    if (n->node_size > 0)
+        memcpy(text + size, n->node_id, n->node_size);
+    *node_id = n->node_size > 0 ? text + size : NULL;
+    return text;
+}
+
+static const char *or_null(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static void add_gallery(const struct gallery_op *op, struct ops_list *out)
+{
+    struct op_entry *e = &out->entry[out->n++];
+    struct gallery_names names = gallery_names(op);
+    bool deletion = gallery_is_deletion(op);
+    *e = (struct op_entry){ .job_id = op->id,
+        .name = names.name,
+        .full_name = names.id,
+        .progress = whole_percent(op->progress),
+        .task = deletion ? OP_TASK_DELETION : OP_TASK_INSTALLATION,
+        .is_deletion = deletion,
+        .is_backend = gallery_is_backend(op),
+        .is_queued = gallery_is_queued(op),
+        .cancellable = op->cancellable,
+        .message = op->message,
+        .phase = or_null(op->phase),
+        .current_bytes = sane_bytes(op->current_bytes),
+        .total_bytes = sane_bytes(op->total_bytes),
+        .error = or_null(op->error),
+        .node = op->node,
+        .nodes = op->nodes };
+    e->id = make_ids(&names, &e->node_id);
+}
+
+/* What one operation shows. An overlay may stand alone: it holds the whole entry. */
+static void merge_gallery(
+    const void *row_, const void *overlay_, const struct ops_input *in, struct ops_list *out)
+{
+    const struct gallery_row *row = row_;
+    const struct gallery_overlay *o = overlay_;
+    if (!row) {
+        if (o)
+            add_gallery(&o->op, out);
+        return;
+    }
+    struct gallery_op shown = row->op;
+    switch (gallery_classify(row, in->rows_now_us)) {
+    case GALLERY_CLASS_OVER:
+    case GALLERY_CLASS_UNKNOWN:
+        return;
+    case GALLERY_CLASS_STALE:
+        if (!o)
+            return;
+        lay_op_overlay(row, o, in->rows_now_us, &shown);
+        break;
+    case GALLERY_CLASS_ACTIVE:
+        if (o)
+            lay_op_overlay(row, o, in->rows_now_us, &shown);
+        break;
+    case GALLERY_CLASS_FAILED:
+        break;
+    }
+    add_gallery(&shown, out);
 }
 
 static int by_progress_id_job(const void *a, const void *b)
@@ -164,32 +225,84 @@ static int by_progress_id_job(const void *a, const void *b)
     return order ? order : strcmp(x->job_id, y->job_id);
 }
 
-/* Which of the two comes first by key; NULL comes last. 0: both are of one key. */
-static int compare_keys(const struct load_row *row, const struct overlay *o)
+/* --- rows and overlays of one key, side by side --- */
+
+/* Each struct that is merged begins with its key. */
+_Static_assert(offsetof(struct load_row, key) == 0, "by_key() looks there");
+_Static_assert(offsetof(struct overlay, key) == 0, "by_key() looks there");
+_Static_assert(offsetof(struct gallery_row, op.id) == 0, "by_key() looks there");
+_Static_assert(offsetof(struct gallery_overlay, op.id) == 0, "by_key() looks there");
+
+static const char *key_of(const void *item)
 {
-    if (!row || !o)
-        return row ? -1 : 1;
-    return strcmp(row->key, o->key);
+    return *(const char *const *)item;
 }
+
+static int by_key(const void *a, const void *b)
+{
+    const void *x = *(const void *const *)a;
+    const void *y = *(const void *const *)b;
+    int order = strcmp(key_of(x), key_of(y));
+    /* Both point into one array: of two with one key the first comes first. */
+    return order ? order : ((uintptr_t)x > (uintptr_t)y) - ((uintptr_t)x < (uintptr_t)y);
+}
+
+struct side {
+    const void *item; /* an array */
+    size_t n;
+    size_t size; /* of one */
+};
+
+/* Pointers to all of them, sorted, NULL after the last. */
+static const void **sorted(const struct side *s)
+{
+    const void **p = mem_calloc(s->n + 1, sizeof(const void *));
+    for (size_t i = 0; i < s->n; i++)
+        p[i] = (const char *)s->item + i * s->size;
+    qsort(p, s->n, sizeof(const void *), by_key);
+    return p;
+}
+
+/* Which of the two comes first by key; NULL comes last. 0: both are of one key. */
+static int compare_keys(const void *row, const void *overlay)
+{
+    if (!row || !overlay)
+        return row ? -1 : 1;
+    return strcmp(key_of(row), key_of(overlay));
+}
+
+/* Calls merge once for each key, with NULL where there is none. */
+static void walk(const struct side *row_side, const struct side *overlay_side,
+    void (*merge)(
+        const void *row, const void *overlay, const struct ops_input *in, struct ops_list *out),
+    const struct ops_input *in, struct ops_list *out)
+{
+    cleanup_free const void **rows = sorted(row_side);
+    cleanup_free const void **overlays = sorted(overlay_side);
+    const void *const *row = rows;
+    const void *const *o = overlays;
+    while (*row || *o) {
+        int order = compare_keys(*row, *o);
+        const char *key = key_of(order <= 0 ? *row : *o);
+        merge(order <= 0 ? *row : NULL, order >= 0 ? *o : NULL, in, out);
+        if (order <= 0)
+            row++;
+        while (*o && strcmp(key_of(*o), key) == 0)
+            o++;
+    }
+}
+
+#define SIDE(array, count) \
+    (&(const struct side){ .item = (array), .n = (count), .size = sizeof(*(array)) })
 
 void ops_merge(const struct ops_input *in, struct ops_list *out)
 {
-    cleanup_free const struct load_row **rows = rows_by_key(in);
-    cleanup_free const struct overlay **overlays = overlays_by_key(in);
     struct ops_list list = OPS_LIST_INIT;
-    list.entry = mem_calloc(in->rows + in->overlays + 1, sizeof(*list.entry));
-
-    const struct load_row *const *row = rows;
-    const struct overlay *const *o = overlays;
-    while (*row || *o) {
-        int order = compare_keys(*row, *o);
-        const char *key = order <= 0 ? (*row)->key : (*o)->key;
-        merge_key(key, order <= 0 ? *row : NULL, order >= 0 ? *o : NULL, in, &list);
-        if (order <= 0)
-            row++;
-        while (*o && strcmp((*o)->key, key) == 0)
-            o++;
-    }
+    list.entry = mem_calloc(
+        in->rows + in->overlays + in->gallery_rows + in->gallery_overlays + 1, sizeof(*list.entry));
+    walk(SIDE(in->row, in->rows), SIDE(in->overlay, in->overlays), merge_staging, in, &list);
+    walk(SIDE(in->gallery_row, in->gallery_rows), SIDE(in->gallery_overlay, in->gallery_overlays),
+        merge_gallery, in, &list);
     if (list.n > 1)
         qsort(list.entry, list.n, sizeof(*list.entry), by_progress_id_job);
     *out = list;

@@ -1,102 +1,128 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/gallery.h"
 
-const struct db_stmts GALLERY_STMTS = { NULL, 0 };
+#include <string.h>
 
-void gallery_rows_free(struct gallery_rows *r)
+#include "db/db_row.h"
+#include "store/gallery_row.h"
+#include "store/table_seen.h"
+
+enum stmt { LIST, GET, HISTORY, CONTROL };
+
+/* Newest first: by when they ended, then by id, so that the order is one. */
+#define NEWEST " ORDER BY " GALLERY_CHANGED("g") " DESC NULLS LAST, g.id COLLATE \"C\""
+
+static const struct db_stmt STMTS[] = {
+    /* One row at least, so that the clock comes even when there is no operation. Of what is not shown
+     * only what may hide a live overlay: overlays live 60 s, so 5 minutes are ample. */
+    [LIST] = { "gallery_list",
+        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM (VALUES (1)) one"
+        " LEFT JOIN (gallery_operations g" GALLERY_JOIN_CONTROL ") ON"
+        " (g.status IN ('pending', 'downloading', 'processing')"
+        "  AND " GALLERY_CHANGED(
+            "g") " >= now() - interval '30 minutes')"
+                 " OR (g.status = 'failed' AND c.dismissed_at IS NULL"
+                 "  AND " GALLERY_CHANGED(
+                     "g") " >= now() - interval '24 hours')"
+                          " OR (g.status IN ('completed', 'cancelled', 'failed')"
+                          "  AND " GALLERY_CHANGED("g") " >= now() - interval '5 minutes')",
+        0 },
+    [GET] = { "gallery_get",
+        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM gallery_operations g" GALLERY_JOIN_CONTROL
+        " WHERE g.id = $1",
+        1 },
+    [HISTORY] = { "gallery_history",
+        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM (SELECT * FROM gallery_operations g"
+        " WHERE g.status IN ('completed', 'failed', 'cancelled')" NEWEST
+        " LIMIT 50) g" GALLERY_JOIN_CONTROL NEWEST,
+        0 },
+    /* The control outlives the operation's row, which an admin may have cleared from the history. */
+    [CONTROL] = { "gallery_control",
+        "SELECT coalesce(c.control, '') FROM (VALUES ($1::text)) k (id)"
+        " LEFT JOIN gallery_operations g ON g.id = k.id"
+        " LEFT JOIN operation_control c ON c.job_id = k.id"
+        " WHERE g.id IS NOT NULL OR c.job_id IS NOT NULL",
+        1 },
+};
+
+_Static_assert(GALLERY_HISTORY_MAX == 50, "the limit of HISTORY");
+
+const struct db_stmts GALLERY_STMTS = { STMTS, sizeof(STMTS) / sizeof(STMTS[0]) };
+
+static struct table_seen table = { .name = "gallery_operations" };
+
+static int no_rows(struct gallery_rows *out)
 {
-    *r = (struct gallery_rows)GALLERY_ROWS_INIT;
+    *out = (struct gallery_rows)GALLERY_ROWS_INIT;
+    out->now_us = db_now_us();
+    return 0;
 }
 
-static int not_yet(struct err *e)
+/* rc: of a statement that may give any number of rows. */
+static int take(
+    struct db *db, int rc, struct db_rows *rows, struct gallery_rows *out, struct err *e)
 {
-    return err_set(e, ERR_INTERNAL, "not there yet");
+    if (table_saw(&table, rc) < 0)
+        return table_is_none_yet(&table, db) ? no_rows(out) : err_wrap(e, "operations");
+    return gallery_rows_take(rows, out, e);
 }
 
 int gallery_list_start(struct db *db, struct err *e)
 {
-    (void)db;
-    (void)e;
-    return 0;
+    return db_start(db, &STMTS[LIST], DB_NO_ARGS, e);
 }
 
 int gallery_list_finish(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    (void)db;
-    (void)e;
-    *out = (struct gallery_rows)GALLERY_ROWS_INIT;
-    return 0;
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    return take(db, db_finish(db, &rows, e), &rows, out, e);
 }
 
 int gallery_list(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    return gallery_list_finish(db, out, e);
-}
-
-int gallery_get(struct db *db, const char *id, struct gallery_rows *out, struct err *e)
-{
-    (void)db;
-    (void)id;
-    (void)out;
-    return not_yet(e);
-}
-
-int gallery_admit(
-    struct gallery_db g, const struct gallery_admission *a, struct gallery_rows *out, struct err *e)
-{
-    (void)g;
-    (void)a;
-    (void)out;
-    return not_yet(e);
-}
-
-int gallery_progress(struct gallery_db g, const char *id, const struct gallery_report *r,
-    struct gallery_rows *out, enum gallery_outcome *outcome, struct err *e)
-{
-    (void)g;
-    (void)id;
-    (void)r;
-    (void)out;
-    (void)outcome;
-    return not_yet(e);
-}
-
-const char *gallery_control_name(enum gallery_control c)
-{
-    static const char *const NAME[] = { "", "cancel", "pause" };
-    return NAME[c];
-}
-
-int gallery_stop(struct gallery_db g, const char *id, enum gallery_control c, struct err *e)
-{
-    (void)g;
-    (void)id;
-    (void)c;
-    return not_yet(e);
-}
-
-int gallery_control_get(struct db *db, const char *id, enum gallery_control *out, struct err *e)
-{
-    (void)db;
-    (void)id;
-    (void)out;
-    return not_yet(e);
-}
-
-int gallery_dismiss(struct db *db, const char *id, struct err *e)
-{
-    (void)db;
-    (void)id;
-    return not_yet(e);
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    return take(db, db_many(db, &STMTS[LIST], DB_NO_ARGS, &rows, e), &rows, out, e);
 }
 
 int gallery_history(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    return gallery_list_finish(db, out, e);
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    return take(db, db_many(db, &STMTS[HISTORY], DB_NO_ARGS, &rows, e), &rows, out, e);
 }
 
-int gallery_history_clear(struct gallery_db g, struct err *e)
+/* Of a statement about one operation: 0, or -1 with ERR_NOT_FOUND when there is none. */
+static int one(struct db *db, enum stmt which, const char *id, struct db_rows *rows, struct err *e)
 {
-    (void)g;
-    return not_yet(e);
+    int none = table_saw(&table, db_opt(db, &STMTS[which], DB_ARGS(DB_TEXT(id)), rows, e));
+    if (none < 0 && !table_is_none_yet(&table, db))
+        return err_wrap(e, "operation %s", id);
+    return none == 0 ? 0 : err_set(e, ERR_NOT_FOUND, "there is no operation %s", id);
+}
+
+int gallery_get(struct db *db, const char *id, struct gallery_rows *out, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    return one(db, GET, id, &rows, e) < 0 ? -1 : gallery_rows_take(&rows, out, e);
+}
+
+const char *gallery_control_name(enum gallery_control c)
+{
+    static const char *const NAME[] = {
+        [GALLERY_GO_ON] = "", [GALLERY_CANCEL] = "cancel", [GALLERY_PAUSE] = "pause"
+    };
+    return NAME[c];
+}
+
+int gallery_control_get(struct db *db, const char *id, enum gallery_control *out, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    if (one(db, CONTROL, id, &rows, e) < 0)
+        return -1;
+    const char *name = db_text(&rows, 0, 0);
+    *out = GALLERY_GO_ON;
+    for (int c = GALLERY_CANCEL; c <= GALLERY_PAUSE; c++) {
+        if (strcmp(name, gallery_control_name((enum gallery_control)c)) == 0)
+            *out = (enum gallery_control)c;
+    }
+    return 0;
 }

@@ -14,7 +14,8 @@
 #include "json/jx.h"
 #include "model/gallery.h"
 
-extern const struct db_stmts GALLERY_STMTS;
+extern const struct db_stmts GALLERY_STMTS; /* of those that read */
+extern const struct db_stmts GALLERY_ACT_STMTS;
 
 /* Rows with what they borrow from. */
 struct gallery_rows {
@@ -67,7 +68,7 @@ enum gallery_outcome {
  * change, else at most once a second, in the UPDATE's own condition. *out is the row as it is now with
  * the report on top (but for SETTLED and GIVEN_UP: as it is), so that the overlay can be made from it.
  * On a failed row only a final status counts; a correction clears the error. With read_only nothing is
- * written, and the outcome is that of a row that is not due. r was checked by gallery_report_check().
+ * written, and the outcome is what it would be. r was checked by gallery_report_check().
  * ERR_NOT_FOUND. */
 int gallery_progress(struct gallery_db g, const char *id, const struct gallery_report *r,
     struct gallery_rows *out, enum gallery_outcome *outcome, struct err *e) WARN_UNUSED;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/load_job.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "db/db_row.h"
 #include "store/load_row.h"
+#include "store/table_seen.h"
 
 /* A claim counts only beside the row that it was made for. */
 #define CLAIM_OF_ROW "c.tracking_key = j.tracking_key AND c.claimed_created_at = j.created_at"
@@ -18,12 +18,12 @@ enum stmt { LIST, GET, INSERT, LOCK, REMOVE, TAKE, UPDATE, FAIL, DONE };
 static const struct db_stmt STMTS[] = {
     /* One row at least, so that the clock comes even when there is no load. */
     [LIST] = { "load_list",
-        "SELECT " LOAD_CLOCK ", " LOAD_COLUMNS " FROM (VALUES (1)) one"
+        "SELECT " SQL_CLOCK ", " LOAD_COLUMNS " FROM (VALUES (1)) one"
         " LEFT JOIN (model_load_jobs j" JOIN_CLAIM ") ON true"
         " ORDER BY j.tracking_key COLLATE \"C\"",
         0 },
     [GET] = { "load_get",
-        "SELECT " LOAD_CLOCK ", " LOAD_COLUMNS " FROM model_load_jobs j" JOIN_CLAIM
+        "SELECT " SQL_CLOCK ", " LOAD_COLUMNS " FROM model_load_jobs j" JOIN_CLAIM
         " WHERE j.tracking_key = $1",
         1 },
     [INSERT] = { "load_insert",
@@ -86,7 +86,7 @@ static const struct db_stmt STMTS[] = {
         "  last_error, turned OR first_bytes AS changed FROM new),"
         " c AS (SELECT tracking_key, token_sha256, CASE WHEN due AND (moved OR turned) THEN now()"
         "  ELSE bytes_moved_at END AS bytes_moved_at FROM new)"
-        " SELECT " LOAD_CLOCK ", " LOAD_COLUMNS ", j.changed FROM j CROSS JOIN c",
+        " SELECT " SQL_CLOCK ", " LOAD_COLUMNS ", j.changed FROM j CROSS JOIN c",
         10 },
     [FAIL] = { "load_fail",
         "UPDATE model_load_jobs j SET state = 'failed',"
@@ -152,24 +152,7 @@ static int take_rows(struct db_rows *rows, bool with_gone, struct load_rows *out
     return 0;
 }
 
-/* This process has read the table: from then on, a table that is missing was taken away, and what is
- * not known must not look like what is not there. */
-static atomic_bool seen;
-
-/* rc: of a statement that reads the table; 0 and 1 are answers. */
-static int note_seen(int rc)
-{
-    if (rc >= 0)
-        atomic_store_explicit(&seen, true, memory_order_relaxed);
-    return rc;
-}
-
-/* Beside a LocalAI that has not made its table yet there are no loads. */
-static bool none_yet(const struct db *db)
-{
-    return !atomic_load_explicit(&seen, memory_order_relaxed) &&
-           db_missing_table(db, "model_load_jobs");
-}
+static struct table_seen table = { .name = "model_load_jobs" };
 
 static int no_rows(struct load_rows *out)
 {
@@ -181,8 +164,8 @@ static int no_rows(struct load_rows *out)
 int load_list(struct db *db, struct load_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    if (note_seen(db_many(db, &STMTS[LIST], DB_NO_ARGS, &rows, e)) < 0)
-        return none_yet(db) ? no_rows(out) : err_wrap(e, "loads");
+    if (table_saw(&table, db_many(db, &STMTS[LIST], DB_NO_ARGS, &rows, e)) < 0)
+        return table_is_none_yet(&table, db) ? no_rows(out) : err_wrap(e, "loads");
     return take_rows(&rows, false, out, e);
 }
 
@@ -194,8 +177,8 @@ int load_list_start(struct db *db, struct err *e)
 int load_list_finish(struct db *db, struct load_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    if (note_seen(db_finish(db, &rows, e)) < 0)
-        return none_yet(db) ? no_rows(out) : err_wrap(e, "loads");
+    if (table_saw(&table, db_finish(db, &rows, e)) < 0)
+        return table_is_none_yet(&table, db) ? no_rows(out) : err_wrap(e, "loads");
     return take_rows(&rows, true, out, e);
 }
 
@@ -203,7 +186,7 @@ int load_list_finish(struct db *db, struct load_rows *out, struct err *e)
 static int find(struct db *db, const char *key, struct load_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    int none = note_seen(db_opt(db, &STMTS[GET], DB_ARGS(DB_TEXT(key)), &rows, e));
+    int none = table_saw(&table, db_opt(db, &STMTS[GET], DB_ARGS(DB_TEXT(key)), &rows, e));
     if (none != 0)
         return none;
     return take_rows(&rows, true, out, e);
@@ -213,7 +196,7 @@ int load_get(struct db *db, const char *key, struct load_rows *out, struct err *
 {
     cleanup_load_rows struct load_rows got = LOAD_ROWS_INIT;
     int none = find(db, key, &got, e);
-    if (none < 0 && !none_yet(db))
+    if (none < 0 && !table_is_none_yet(&table, db))
         return err_wrap(e, "load %s", key);
     if (none != 0 || load_failed_is_gone(&got.row[0], got.now_us))
         return err_set(e, ERR_NOT_FOUND, "there is no load of %s", key);

@@ -8,24 +8,15 @@
 
 #include "db/db.h"
 #include "model/load_job.h"
-
-/* A time as microseconds since 1970. Stamps beyond the year 9999 and infinity are cut, so that they
- * fit; they count as now anyway. */
-#define LOAD_US(time) \
-    "CASE WHEN " time " BETWEEN 'epoch' AND '9999-12-31'" \
-    " THEN (date_part('epoch', " time ") * 1000000)::bigint" \
-    " WHEN " time " > '9999-12-31' THEN 253402214400000000 ELSE 0 END"
-
-/* Postgres' time as the first column of every answer. */
-#define LOAD_CLOCK "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
+#include "store/sql_time.h"
 
 /* clang-format off: it would pull the list apart. */
 /* The columns of load_row_read() after the clock; j is the row, c its claim (all NULL without). */
 #define LOAD_COLUMNS \
     "j.tracking_key, j.state, j.owner_replica, j.node_id, j.node_name," \
     " coalesce(j.replica_index, 0), coalesce(j.bytes_sent, 0), coalesce(j.total_bytes, 0)," \
-    " coalesce(j.file_index, 0), coalesce(j.total_files, 0), " LOAD_US("j.started_at") ", " LOAD_US( \
-        "j.last_progress") ", " LOAD_US("j.created_at") ", " LOAD_US("j.updated_at") ", j.last_error, " LOAD_US("c.bytes_moved_at") ", left(c.token_sha256, 16)"
+    " coalesce(j.file_index, 0), coalesce(j.total_files, 0), " SQL_US("j.started_at") ", " SQL_US( \
+        "j.last_progress") ", " SQL_US("j.created_at") ", " SQL_US("j.updated_at") ", j.last_error, " SQL_US("c.bytes_moved_at") ", left(c.token_sha256, 16)"
 /* clang-format on */
 
 /* The columns after these, if a statement has any. */

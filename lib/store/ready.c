@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "db/db_row.h"
+#include "store/sql_time.h"
 
 static const struct db_stmt STMTS[] = {
-    { "ready_clock", "SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint", 0 },
+    { "ready_clock", "SELECT " SQL_CLOCK, 0 },
 };
 
 const struct db_stmts READY_STMTS = { STMTS, sizeof STMTS / sizeof STMTS[0] };

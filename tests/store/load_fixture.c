@@ -12,7 +12,11 @@ struct load_fixture fx;
 
 struct db *fx_new_db(void)
 {
-    struct db_options o = stores_options(&fx.stores, fx.prepared, &LOAD_JOB_STMTS, 1);
+    static struct db_stmts stmts[3];
+    stmts[0] = LOAD_JOB_STMTS;
+    stmts[1] = GALLERY_STMTS;
+    stmts[2] = GALLERY_ACT_STMTS;
+    struct db_options o = stores_options(&fx.stores, fx.prepared, stmts, 3);
     return db_new(&o);
 }
 
@@ -51,7 +55,7 @@ int fx_clear(void **state)
     (void)state;
     db_close(fx.db);
     fx.db = NULL;
-    fx_sql("TRUNCATE model_load_jobs, load_job_claims");
+    fx_sql("TRUNCATE model_load_jobs, load_job_claims, gallery_operations, operation_control");
     return 0;
 }
 
@@ -60,6 +64,23 @@ void fx_ok(int result, const struct err *e, const char *what)
     if (result < 0)
         fail_msg("%s: %s: %s", what, err_name(e->code), e->msg);
     assert_int_equal(result, 0);
+}
+
+void fx_prepares(const struct db_stmts *all)
+{
+    PGconn *c = PQconnectdb(fx.stores.url);
+    for (size_t i = 0; i < all->n; i++) {
+        const struct db_stmt *s = &all->stmt[i];
+        PGresult *made = PQprepare(c, s->name, s->sql, 0, NULL);
+        if (PQresultStatus(made) != PGRES_COMMAND_OK)
+            fail_msg("%s: %s", s->name, PQerrorMessage(c));
+        PQclear(made);
+        PGresult *described = PQdescribePrepared(c, s->name);
+        assert_int_equal(PQresultStatus(described), PGRES_COMMAND_OK);
+        assert_int_equal(PQnparams(described), s->args);
+        PQclear(described);
+    }
+    PQfinish(c);
 }
 
 void fx_fails(int result, const struct err *e, enum err_code code, const char *part)

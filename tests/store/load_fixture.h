@@ -2,12 +2,13 @@
 #ifndef WB_LOAD_FIXTURE_H
 #define WB_LOAD_FIXTURE_H
 
-/* What the tests of load jobs share: a migrated database, a connection with or without named
+/* What the tests of load jobs and gallery operations share: a migrated database, a connection with or without named
  * statements, and a few words of checking. Included once by a test program, after cmocka.h. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "store/gallery.h"
 #include "store/load_job.h"
 #include "tests/store/stores.h"
 
@@ -35,6 +36,8 @@ struct db *fx_new_db(void);
 /* The call gave 0; the call failed with this code and these words. */
 #define ok(call) fx_ok((call), &e, #call)
 void fx_ok(int result, const struct err *e, const char *what);
+/* Postgres takes every statement, with as many arguments as it says. */
+void fx_prepares(const struct db_stmts *all);
 void fx_fails(int result, const struct err *e, enum err_code code, const char *part);
 
 void fx_claim(const char *key, const char *owner, char token[TOKEN_HEX_SIZE]);

@@ -390,19 +390,7 @@ static void a_table_that_was_seen_and_goes_is_an_error(void **state)
 static void every_statement_can_be_prepared(void **state)
 {
     (void)state;
-    PGconn *c = PQconnectdb(fx.stores.url);
-    for (size_t i = 0; i < LOAD_JOB_STMTS.n; i++) {
-        const struct db_stmt *s = &LOAD_JOB_STMTS.stmt[i];
-        PGresult *made = PQprepare(c, s->name, s->sql, 0, NULL);
-        if (PQresultStatus(made) != PGRES_COMMAND_OK)
-            fail_msg("%s: %s", s->name, PQerrorMessage(c));
-        PQclear(made);
-        PGresult *described = PQdescribePrepared(c, s->name);
-        assert_int_equal(PQresultStatus(described), PGRES_COMMAND_OK);
-        assert_int_equal(PQnparams(described), s->args);
-        PQclear(described);
-    }
-    PQfinish(c);
+    fx_prepares(&LOAD_JOB_STMTS);
 }
 
 int main(void)

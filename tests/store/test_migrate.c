@@ -57,6 +57,18 @@ static void write_file(const char *name, const char *text)
     fclose(f);
 }
 
+/* How many there are in sql/. */
+static int migrations(void)
+{
+    int n = 0;
+    DIR *d = opendir(stores_sql_folder());
+    assert_non_null(d);
+    for (const struct dirent *f = readdir(d); f != NULL; f = readdir(d))
+        n += str_ends(f->d_name, ".sql");
+    closedir(d);
+    return n;
+}
+
 static void assert_applies(const struct migrate_options *o, int expected)
 {
     struct err e = ERR_INIT;
@@ -89,13 +101,13 @@ static void an_empty_database_gets_all_once(void **state)
     struct migrate_options o = options(stores_sql_folder());
 
     (void)state;
-    assert_applies(&o, 2);
+    assert_applies(&o, migrations());
     assert_value("SELECT count(*) FROM model_load_jobs, gallery_operations, load_job_claims,"
                  " operation_control",
         "0");
-    assert_value("SELECT string_agg(version || ' ' || name, ', ' ORDER BY version)"
-                 " FROM weighbridge_migration WHERE length(sha256) = 64",
-        "1 0001_existing_tables.sql, 2 0002_side_tables.sql");
+    assert_value("SELECT bool_and(name LIKE to_char(version, 'FM0000') || '\\_%.sql'"
+                 " AND length(sha256) = 64) AND max(version) = count(*) FROM weighbridge_migration",
+        "t");
     assert_applies(&o, 0);
 }
 
@@ -120,10 +132,10 @@ static void started_many_times_at_once_each_is_applied_once(void **state)
         assert_int_equal(pthread_create(&thread[i], NULL, run, &applied[i]), 0);
     for (int i = 0; i < MANY; i++) {
         pthread_join(thread[i], NULL);
-        assert_in_range(applied[i], 0, 2);
+        assert_in_range(applied[i], 0, migrations());
         sum += applied[i];
     }
-    assert_int_equal(sum, 2);
+    assert_int_equal(sum, migrations());
 }
 
 /* As a LocalAI of another version may have made them: wider, with an index, and in use. */
@@ -144,7 +156,7 @@ static void existing_tables_keep_their_shape_and_rows(void **state)
         "CREATE TABLE gallery_operations (id varchar(36) PRIMARY KEY, status varchar(32));"
         "INSERT INTO gallery_operations VALUES ('1', 'pending')");
     cleanup_free char *before = stores_value(&stores, SHAPE);
-    assert_applies(&o, 2);
+    assert_applies(&o, migrations());
     assert_value(SHAPE, before);
     assert_value(
         "SELECT tracking_key || status FROM model_load_jobs, gallery_operations", "mpending");
@@ -157,7 +169,7 @@ static void read_only_makes_the_side_tables_and_nothing_else(void **state)
 
     (void)state;
     o.read_only = true;
-    assert_applies(&o, 1);
+    assert_applies(&o, migrations() - 1);
     assert_value("SELECT to_regclass('model_load_jobs') IS NULL AND"
                  " to_regclass('gallery_operations') IS NULL AND"
                  " to_regclass('load_job_claims') IS NOT NULL",
@@ -209,7 +221,7 @@ static void nothing_is_created_when_nothing_is_missing(void **state)
     char url[1200];
 
     (void)state;
-    assert_applies(&o, 2);
+    assert_applies(&o, migrations());
     stores_sql(&stores, "DROP ROLE IF EXISTS wb_test_plain; CREATE ROLE wb_test_plain LOGIN;"
                         "REVOKE CREATE ON SCHEMA public FROM PUBLIC;"
                         "GRANT SELECT ON weighbridge_migration TO wb_test_plain");
