@@ -23,7 +23,7 @@ static const char USAGE[] =
     "\n"
     "Applies the migrations that the database of [db] url has not had yet.\n"
     "\n"
-    "  --config FILE  ini file; WB_SECTION_KEY variables override it\n"
+    "  --config FILE  ini file (else $WB_CONFIG, else " CONF_USUAL_PATH ")\n"
     "  --sql DIR      folder of the migrations (default " PKGDATADIR "/sql)\n"
     "  --read-only    as [operations] read_only: leave a LocalAI's own tables to it\n"
     "  --help, --version\n";
@@ -72,7 +72,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = { .config = NULL, .sql = PKGDATADIR "/sql" };
+    struct options o = { .config = conf_usual_path(), .sql = PKGDATADIR "/sql" };
     if (parse(argc, argv, &o) < 0)
         return EXIT_USAGE;
     if (o.done)

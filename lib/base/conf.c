@@ -286,6 +286,14 @@ static int read_environment(struct conf *c, struct err *e)
     return 0;
 }
 
+const char *conf_usual_path(void)
+{
+    const char *path = getenv("WB_CONFIG");
+    if (!str_empty(path))
+        return path;
+    return access(CONF_USUAL_PATH, F_OK) == 0 ? CONF_USUAL_PATH : NULL;
+}
+
 int conf_load(struct conf *c, const char *path, struct err *e)
 {
     struct load l = { .path = path, .e = e };

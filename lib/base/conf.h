@@ -25,6 +25,11 @@ struct conf {
 #undef OPT
 };
 
+/* Where the configuration lies unless --config says so: $WB_CONFIG, else this file if there is one, else NULL
+ * (no file). Borrowed. */
+#define CONF_USUAL_PATH SYSCONFDIR "/weighbridge/weighbridge.ini"
+const char *conf_usual_path(void);
+
 /* Fills *c. path may be NULL: no file. Failures: ERR_NOT_FOUND (no such file), ERR_INVALID with
  * file, line, section and key, but never a secret's value. On failure *c is untouched. */
 int conf_load(struct conf *c, const char *path, struct err *e) WARN_UNUSED;

@@ -17,7 +17,13 @@
 #include "base/str.h"
 #include "base/wait.h"
 
-enum { BACKLOG = 1024, RETRY_MS = 25, GROUP_BUF_MAX = 1 << 20, SUFFIX_LEN = 5 };
+enum {
+    BACKLOG = 1024,
+    RETRY_MS = 25,
+    GROUP_BUF_MAX = 1 << 20,
+    SUFFIX_LEN = 5,
+    FIRST_PASSED_FD = 3
+};
 
 static const gid_t GROUP_KEEP = (gid_t)-1;
 
@@ -287,6 +293,45 @@ int listener_open(
         poll(NULL, 0, left_ms < RETRY_MS ? left_ms : RETRY_MS);
     }
     *l = new;
+    return 0;
+}
+
+/* Whether LISTEN_FDS is meant for this process, and how many they are. */
+static bool passed(int64_t *n)
+{
+    const char *pid_text = getenv("LISTEN_PID");
+    const char *n_text = getenv("LISTEN_FDS");
+    int64_t pid = 0;
+    return pid_text != NULL && n_text != NULL && str_to_i64(pid_text, 1, INT32_MAX, &pid) == 0 &&
+           pid == getpid() && str_to_i64(n_text, 1, INT32_MAX, n) == 0;
+}
+
+/* Its name is where the side socket goes. Without one (abstract) there will be none. */
+static void name_it(struct listener *l)
+{
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    socklen_t size = sizeof(a);
+    if (getsockname(l->fd, (struct sockaddr *)&a, &size) == 0 && size <= sizeof(a) &&
+        memchr(a.sun_path, '\0', sizeof(a.sun_path) - SUFFIX_LEN) != NULL)
+        (void)str_copy(l->path, sizeof(l->path), a.sun_path);
+}
+
+int listener_given(struct listener *l, struct err *e)
+{
+    int64_t n = 0;
+    bool ours = passed(&n);
+    (void)unsetenv("LISTEN_PID");
+    (void)unsetenv("LISTEN_FDS");
+    (void)unsetenv("LISTEN_FDNAMES");
+    if (!ours)
+        return 1;
+    if (n != 1 || !is_listening(FIRST_PASSED_FD))
+        return err_set(e, ERR_INVALID,
+            "systemd must pass one listening unix socket (ListenStream=/path, Accept=no)");
+    (void)fcntl(FIRST_PASSED_FD, F_SETFD, FD_CLOEXEC);
+    *l = (struct listener)LISTENER_INIT;
+    l->fd = FIRST_PASSED_FD;
+    name_it(l);
     return 0;
 }
 

@@ -5,7 +5,8 @@
 /* The service's unix socket. The first instance binds it under a lock file; a second instance started
  * with the same arguments gets the same listening socket from the first over a side socket
  * (SCM_RIGHTS), so both accept from one backlog, and takes the lock over when the first has gone. A
- * stale socket file is replaced; a live one never is. */
+ * stale socket file is replaced; a live one never is. Where systemd holds the socket (a .socket unit), it
+ * passes it on, and only the side socket is ours. */
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -27,6 +28,11 @@ struct listener {
  * listens there, or no handover within timeout_ms), ERR_INTERNAL. */
 int listener_open(struct listener *l, const char *path, const char *group, int64_t timeout_ms,
     struct err *e) WARN_UNUSED;
+
+/* The socket that systemd passed to this process (sd_listen_fds(3)); its variables go from the
+ * environment, so that no child takes it for its own. Before threads. 1: none was passed. ERR_INVALID:
+ * several, or no listening unix socket. */
+int listener_given(struct listener *l, struct err *e) WARN_UNUSED;
 
 /* Called about once a second and when side_fd is readable: hands the socket to who asks, takes the
  * lock over when it is free. Never blocks. */

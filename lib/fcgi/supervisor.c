@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "base/notify.h"
 #include "base/stop.h"
 #include "base/str.h"
 
@@ -172,6 +173,13 @@ static void add_generation(struct supervisor *s)
     log_info(LOG_MSG("generation starting"), LOG_I("generation", s->next), LOG_I("workers", n));
 }
 
+static void begin_reload(struct supervisor *s)
+{
+    s->reload_due = false;
+    notify_reloading();
+    add_generation(s);
+}
+
 static void generation_failed(struct supervisor *s, const char *why)
 {
     bool first = s->current == 0;
@@ -186,6 +194,7 @@ static void generation_failed(struct supervisor *s, const char *why)
         str_copy(s->failure, sizeof(s->failure), why);
     } else {
         metric_add(METRIC_RELOADS_FAILED, 1);
+        notify_ready();
     }
 }
 
@@ -200,6 +209,7 @@ static void generation_ready(struct supervisor *s)
     if (reload)
         metric_add(METRIC_RELOADS, 1);
     log_info(LOG_MSG("generation ready"), LOG_I("generation", s->current));
+    notify_ready();
 }
 
 /* Whether all of the next generation are ready. */
@@ -335,13 +345,15 @@ static void reload(struct supervisor *s)
     if (s->next != 0)
         s->reload_due = true;
     else
-        add_generation(s);
+        begin_reload(s);
 }
 
 static void stop(struct supervisor *s, int sig)
 {
     bool again = s->stopping;
     log_info(LOG_MSG(again ? "stopping at once" : "stopping"), LOG_I("signal", sig));
+    if (!again)
+        notify_stopping();
     s->stopping = true;
     for (size_t i = 0; i < s->n_workers; i++) {
         if (!again)
@@ -405,14 +417,13 @@ static void turn(struct supervisor *s)
 {
     if (clock_mono_ns() >= s->tend_ns) {
         listener_tend(s->o->listener);
+        notify_alive();
         s->tend_ns = clock_deadline(TEND_MS);
     }
     take_signals(s);
     reap(s);
-    if (s->reload_due && s->next == 0 && !s->stopping) {
-        s->reload_due = false;
-        add_generation(s);
-    }
+    if (s->reload_due && s->next == 0 && !s->stopping)
+        begin_reload(s);
     for (size_t i = 0; i < s->n_workers; i++)
         attend(s, &s->workers[i], clock_mono_ns());
     if (!s->stopping || s->n_workers > 0)

@@ -7,7 +7,8 @@
  * configuration. HUP starts a new generation, waits until each of its workers says it is ready, and
  * sends HUP to the old one; a generation that does not become ready is ended and the old one stays.
  * TERM sends TERM to all and leaves when they have left; workers get TERM when the supervisor dies.
- * A worker that ends unasked is replaced at once, with back-off when it dies young. */
+ * A worker that ends unasked is replaced at once, with back-off when it dies young. The service manager is
+ * told of all this (base/notify.h). */
 #include "base/err.h"
 #include "fcgi/listener.h"
 

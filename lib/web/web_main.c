@@ -232,19 +232,27 @@ static int supervise(struct process *p, struct listener *listener, char *name, s
     return supervisor_run(&o, e);
 }
 
+static int open_listener(const struct process *p, struct listener *out, struct err *e)
+{
+    char path[128];
+    int rc = listener_given(out, e);
+    if (rc <= 0)
+        return rc;
+    if (socket_path(p, path, sizeof(path), e) < 0)
+        return -1;
+    return listener_open(out, path, p->conf.runtime_socket_group, HANDOVER_MS, e);
+}
+
 /* What is wrong with the configuration is told here, before any worker would fail over it. */
 static int run_supervisor(struct process *p, char *name)
 {
-    char path[128];
     struct err e = ERR_INIT;
     cleanup_listener struct listener listener = LISTENER_INIT;
     if (load(p, &e) < 0)
         return fail(p, &e);
     stop_block();
     map_shared(p);
-    if (socket_path(p, path, sizeof(path), &e) < 0 ||
-        listener_open(&listener, path, p->conf.runtime_socket_group, HANDOVER_MS, &e) < 0 ||
-        supervise(p, &listener, name, &e) < 0)
+    if (open_listener(p, &listener, &e) < 0 || supervise(p, &listener, name, &e) < 0)
         return fail(p, &e);
     return EXIT_SUCCESS;
 }

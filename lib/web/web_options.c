@@ -4,23 +4,10 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "base/str.h"
-
-#define USUAL_CONFIG SYSCONFDIR "/weighbridge/weighbridge.ini"
-
-static const char *usual_config(void)
-{
-    const char *path = getenv("WB_CONFIG");
-    if (!str_empty(path))
-        return path;
-    return access(USUAL_CONFIG, F_OK) == 0 ? USUAL_CONFIG : NULL;
-}
 
 struct web_options web_options_cgi(void)
 {
-    return (struct web_options){ .action = WEB_RUN, .config = usual_config(), .worker = false };
+    return (struct web_options){ .action = WEB_RUN, .config = conf_usual_path(), .worker = false };
 }
 
 static void print_config(struct web_options *o, const char *form)
@@ -85,13 +72,13 @@ void web_options_help(const struct web_app *app)
     (void)printf(
         "weighbridge-%s: %s\n\n"
         "usage: weighbridge-%s [--config FILE]\n\n"
-        "  --config FILE             ini file (else $WB_CONFIG, else " USUAL_CONFIG ")\n"
+        "  --config FILE             ini file (else $WB_CONFIG, else " CONF_USUAL_PATH ")\n"
         "  --check                   look at configuration and token file, then leave\n"
         "  --print-config            print the effective configuration\n"
         "  --print-config=markdown   print what can be configured\n"
         "  --version, --help\n\n"
-        "Started by hand or by an init system it makes its socket and runs its workers;\n"
-        "with a listening socket as descriptor 0 it is a worker; with a CGI environment it\n"
-        "answers one request. HUP starts a new generation of workers, TERM ends.\n",
+        "Started by hand or by an init system it makes its socket, or takes the one that systemd\n"
+        "passes, and runs its workers; with a listening socket as descriptor 0 it is a worker; with\n"
+        "a CGI environment it answers one request. HUP starts a new generation of workers, TERM ends.\n",
         app->name, app->summary, app->name);
 }
