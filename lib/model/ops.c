@@ -89,7 +89,7 @@ static void add_staging(
     memcpy(id + sizeof(STAGING_PREFIX) - 1, key, size - sizeof(STAGING_PREFIX) + 1);
 
     struct op_entry *e = &out->entry[out->n++];
-    *e = (struct op_entry){ .id = id,
+    *e = (struct op_entry){ .id = mem_kept(id),
         .job_id = id,
         .name = key,
         .full_name = key,
