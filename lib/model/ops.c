@@ -181,7 +181,7 @@ static void add_gallery(const struct gallery_op *op, struct ops_list *out)
         .error = or_null(op->error),
         .node = op->node,
         .nodes = op->nodes };
-    e->id = make_ids(&names, &e->node_id);
+    e->id = mem_kept(make_ids(&names, &e->node_id));
 }
 
 /* What one operation shows. An overlay may stand alone: it holds the whole entry. */
