@@ -64,6 +64,7 @@ int reply_status_of(enum err_code code)
         [ERR_MEDIA_TYPE] = HTTP_UNSUPPORTED_TYPE,
         [ERR_TIMEOUT] = HTTP_UNAVAILABLE,
         [ERR_UNAVAILABLE] = HTTP_UNAVAILABLE,
+        [ERR_NOT_DONE] = HTTP_INTERNAL,
         [ERR_INTERNAL] = HTTP_INTERNAL,
     };
     return (unsigned)code < ERR__COUNT ? STATUS[code] : HTTP_INTERNAL;
@@ -159,7 +160,8 @@ void reply_error(struct web_reply *r, const struct err *e, const char *request_i
     json_object *o = jx_object();
     const int status = reply_status_of(e->code);
     const char *text = e->msg;
-    if (status == HTTP_INTERNAL) /* the log has the cause; strangers get none */
+    if (status == HTTP_INTERNAL &&
+        e->code != ERR_NOT_DONE) /* the log has the cause; strangers get none */
         text = "internal error";
     else if (text[0] == '\0' || !str_utf8_valid(text, strlen(text)))
         text = err_name(e->code);

@@ -191,6 +191,7 @@ static void every_code_has_its_status(void **state)
         [ERR_MEDIA_TYPE] = 415,
         [ERR_TIMEOUT] = 503,
         [ERR_UNAVAILABLE] = 503,
+        [ERR_NOT_DONE] = 500,
         [ERR_INTERNAL] = 500 };
     (void)state;
     for (unsigned code = 0; code < ERR__COUNT; code++) {
@@ -243,6 +244,18 @@ static void internal_errors_tell_strangers_nothing(void **state)
     (void)err_set(&e, ERR_INTERNAL, "relation \"x\" does not exist");
     reply_error(&r, &e, ID);
     expect_body(&r, "{\"error\":\"internal error\",\"request_id\":\"" ID "\"}");
+    reply_fini(&r);
+}
+
+static void what_did_not_happen_says_why(void **state)
+{
+    struct web_reply r;
+    struct err e = ERR_INIT;
+    (void)state;
+    reply_init(&r);
+    (void)err_set(&e, ERR_NOT_DONE, "the store is away");
+    reply_error(&r, &e, ID);
+    expect_body(&r, "{\"error\":\"the store is away\",\"request_id\":\"" ID "\"}");
     reply_fini(&r);
 }
 
@@ -306,6 +319,7 @@ int main(void)
         cmocka_unit_test(every_code_has_its_status),
         cmocka_unit_test(errors_tell_what_to_do),
         cmocka_unit_test(internal_errors_tell_strangers_nothing),
+        cmocka_unit_test(what_did_not_happen_says_why),
         cmocka_unit_test(an_error_text_is_always_utf8),
         cmocka_unit_test(if_none_match_is_a_list_compared_weakly),
         cmocka_unit_test(a_tag_that_does_not_fit_is_none),
