@@ -3,6 +3,7 @@
 
 #include "handlers/json_text.h"
 #include "json/jx_write.h"
+#include "store/gallery_nodes.h"
 
 static const char *task_name(enum op_task task)
 {
@@ -53,6 +54,14 @@ static void put_bytes(struct buf *out, struct label label, int64_t bytes, enum o
         put_int(out, label, bytes);
 }
 
+static void put_nodes(struct buf *out, struct label label, const struct op_entry *e)
+{
+    if (e->nodes == 0)
+        return;
+    buf_add(out, label.text, label.size);
+    gallery_nodes_print(e->node, e->nodes, out);
+}
+
 /* The order is part of the contract: the UI compares the text of two polls. */
 static void put_entry(struct buf *out, const struct op_entry *e)
 {
@@ -73,6 +82,7 @@ static void put_entry(struct buf *out, const struct op_entry *e)
     put_bytes(out, LABEL(",\"currentBytes\":"), e->current_bytes, e->task);
     put_bytes(out, LABEL(",\"totalBytes\":"), e->total_bytes, e->task);
     put_text(out, LABEL(",\"error\":"), e->error);
+    put_nodes(out, LABEL(",\"nodes\":"), e);
     buf_putc(out, '}');
 }
 

@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "model/key.h"
+#include "store/gallery.h"
 #include "store/load_job.h"
 #include "store/ready.h"
 #include "store/staging.h"
@@ -171,11 +172,20 @@ static const char *socket_path(const struct conf *c)
 enum {
     READERS = ROLE_VIEWER | ROLE_WORKER | ROLE_ADMIN,
     WRITERS = ROLE_WORKER | ROLE_ADMIN,
+    ACTORS = ROLE_ADMIN,
     READ = WEB_BODY_NONE | WEB_ETAG,
 };
 
 static const struct web_route ROUTES[] = {
     { "GET", "/api/operations", get_operations, READERS, READ | WEB_ANONYMOUS | WEB_INSTANT },
+    { "GET", "/api/operations/history", get_operation_history, READERS, READ | WEB_ANONYMOUS },
+    { "DELETE", "/api/operations/history", delete_operation_history, ACTORS, WEB_BODY_NONE },
+    { "POST", "/api/operations/{jobID}/cancel", post_operation_cancel, ACTORS, WEB_BODY_NONE },
+    { "POST", "/api/operations/{jobID}/pause", post_operation_pause, ACTORS, WEB_BODY_NONE },
+    { "POST", "/api/operations/{jobID}/dismiss", post_operation_dismiss, ACTORS, WEB_BODY_NONE },
+    { "GET", "/api/operations/{jobID}/control", get_operation_control, READERS, READ },
+    { "POST", "/api/v1/operations", post_operation, WRITERS, WEB_BODY_JSON },
+    { "PUT", "/api/v1/operations/{jobID}", put_operation, WRITERS, WEB_BODY_JSON },
     { "GET", "/api/v1/staging", get_staging_list, READERS, READ },
     { "GET", "/api/v1/staging/{key}", get_staging, READERS, READ },
     { "PUT", "/api/v1/staging/{key}", put_staging, WRITERS, WEB_BODY_JSON },
@@ -192,10 +202,11 @@ static const struct web_route ROUTES[] = {
 
 int main(int argc, char **argv)
 {
-    const struct db_stmts stmts[] = { LOAD_JOB_STMTS, READY_STMTS };
+    const struct db_stmts stmts[] = { LOAD_JOB_STMTS, GALLERY_STMTS, GALLERY_ACT_STMTS,
+        READY_STMTS };
     const struct web_app app = {
         .name = "operations",
-        .summary = "serves the operations poll, staging reports and load jobs",
+        .summary = "serves the operations poll, gallery operations, staging reports and load jobs",
         .routes = ROUTES,
         .n_routes = sizeof(ROUTES) / sizeof(ROUTES[0]),
         .stmts = stmts,

@@ -42,6 +42,15 @@ int put_staging(struct web_req *req, struct web_reply *reply, struct err *e);
 int post_staging_file_complete(struct web_req *req, struct web_reply *reply, struct err *e);
 int delete_staging(struct web_req *req, struct web_reply *reply, struct err *e);
 
+int post_operation_cancel(struct web_req *req, struct web_reply *reply, struct err *e);
+int post_operation_pause(struct web_req *req, struct web_reply *reply, struct err *e);
+int post_operation_dismiss(struct web_req *req, struct web_reply *reply, struct err *e);
+int get_operation_control(struct web_req *req, struct web_reply *reply, struct err *e);
+int get_operation_history(struct web_req *req, struct web_reply *reply, struct err *e);
+int delete_operation_history(struct web_req *req, struct web_reply *reply, struct err *e);
+int post_operation(struct web_req *req, struct web_reply *reply, struct err *e);
+int put_operation(struct web_req *req, struct web_reply *reply, struct err *e);
+
 int get_load_jobs(struct web_req *req, struct web_reply *reply, struct err *e);
 int get_load_job(struct web_req *req, struct web_reply *reply, struct err *e);
 int post_load_job_claim(struct web_req *req, struct web_reply *reply, struct err *e);

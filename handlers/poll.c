@@ -15,8 +15,9 @@
 #include "handlers/poll_state.h"
 #include "kv/kv.h"
 #include "model/ops.h"
+#include "store/gallery.h"
+#include "store/live.h"
 #include "store/load_job.h"
-#include "store/staging.h"
 
 enum { DRAIN_MS = 25 };
 
@@ -33,12 +34,14 @@ struct poll_source {
     int64_t timeout_ms;
     struct breaker db_breaker; /* of its own: a poll gives up sooner than a call that writes */
     struct breaker kv_breaker;
+    struct db_stmts stmts[2];
     struct db *db;
     struct kv *kv;
     struct load_rows live_rows;
-    struct overlays live_overlays;
+    struct gallery_rows live_gallery;
+    struct live live;
     struct poll_state restored;
-    struct poll_state known; /* view: points into the three above */
+    struct poll_state known; /* view: points into the four above */
     struct past past;
     bool postgres_up;
     bool redis_up;
@@ -50,14 +53,16 @@ struct poll_source *poll_source_new(const struct conf *conf, const char *name)
     p->timeout_ms = conf->operations_store_timeout_ms;
     breaker_init(&p->db_breaker);
     breaker_init(&p->kv_breaker);
+    p->stmts[0] = LOAD_JOB_STMTS;
+    p->stmts[1] = GALLERY_STMTS;
     p->db = db_new(&(struct db_options){
         .url = conf->db_url,
         .name = name,
         .prepared = conf->db_prepared,
         .timeout_ms = p->timeout_ms,
         .breaker = &p->db_breaker,
-        .stmts = &LOAD_JOB_STMTS,
-        .n_stmts = 1,
+        .stmts = p->stmts,
+        .n_stmts = sizeof(p->stmts) / sizeof(p->stmts[0]),
     });
     p->kv = kv_new(&(struct kv_options){
         .url = conf->redis_url,
@@ -68,60 +73,96 @@ struct poll_source *poll_source_new(const struct conf *conf, const char *name)
     return p;
 }
 
+static void forget_live(struct poll_source *p)
+{
+    load_rows_free(&p->live_rows);
+    gallery_rows_free(&p->live_gallery);
+    live_free(&p->live);
+}
+
 void poll_source_free(struct poll_source *p)
 {
     if (p == NULL)
         return;
     db_close(p->db);
     kv_close(p->kv);
-    load_rows_free(&p->live_rows);
-    overlays_free(&p->live_overlays);
+    forget_live(p);
     poll_state_free(&p->restored);
     breaker_fini(&p->db_breaker);
     breaker_fini(&p->kv_breaker);
     free(p);
 }
 
-static void remember_rows(struct poll_source *p, struct load_rows *rows, int64_t now_ns)
+/* What Postgres has. */
+struct all_rows {
+    struct load_rows loads;
+    struct gallery_rows gallery;
+};
+
+static void all_rows_free(struct all_rows *r)
+{
+    load_rows_free(&r->loads);
+    gallery_rows_free(&r->gallery);
+}
+#define cleanup_all_rows __attribute__((cleanup(all_rows_free)))
+
+/* Both kinds were read in one round trip, loads first: their time is that of both. */
+static void remember_rows(struct poll_source *p, struct all_rows *rows, int64_t now_ns)
 {
     load_rows_free(&p->live_rows);
-    p->live_rows = *rows;
-    *rows = (struct load_rows)LOAD_ROWS_INIT;
+    gallery_rows_free(&p->live_gallery);
+    p->live_rows = rows->loads;
+    p->live_gallery = rows->gallery;
+    *rows = (struct all_rows){ LOAD_ROWS_INIT, GALLERY_ROWS_INIT };
     p->known.row = p->live_rows.row;
     p->known.rows = p->live_rows.n;
+    p->known.gallery_row = p->live_gallery.row;
+    p->known.gallery_rows = p->live_gallery.n;
     p->known.rows_now_us = p->live_rows.now_us;
     p->known.rows_read_ns = now_ns;
+    if (p->live_gallery.malformed > 0)
+        metric_add(METRIC_NODES_MALFORMED, (int64_t)p->live_gallery.malformed);
 }
 
-static void remember_overlays(struct poll_source *p, struct overlays *overlays)
+static void remember_overlays(struct poll_source *p, struct live *live)
 {
-    overlays_free(&p->live_overlays);
-    p->live_overlays = *overlays;
-    *overlays = (struct overlays)OVERLAYS_INIT;
-    p->known.overlay = p->live_overlays.overlay;
-    p->known.overlays = p->live_overlays.n;
-    if (p->live_overlays.malformed > 0)
-        metric_add(METRIC_OVERLAY_MALFORMED, (int64_t)p->live_overlays.malformed);
+    live_free(&p->live);
+    p->live = *live;
+    *live = (struct live)LIVE_INIT;
+    p->known.overlay = p->live.staging.overlay;
+    p->known.overlays = p->live.staging.n;
+    p->known.gallery_overlay = p->live.ops.overlay;
+    p->known.gallery_overlays = p->live.ops.n;
+    const size_t malformed = p->live.staging.malformed + p->live.ops.malformed;
+    if (malformed > 0)
+        metric_add(METRIC_OVERLAY_MALFORMED, (int64_t)malformed);
 }
 
 static void ask_redis(struct poll_source *p)
 {
-    cleanup_overlays struct overlays overlays = OVERLAYS_INIT;
+    cleanup_live struct live live = LIVE_INIT;
     struct err e = ERR_INIT;
     kv_set_deadline(p->kv, clock_deadline(p->timeout_ms));
-    p->redis_up = staging_list(p->kv, &p->live_overlays, &overlays, &e) == 0;
+    p->redis_up = live_list(p->kv, &p->live, &live, &e) == 0;
     if (p->redis_up)
-        remember_overlays(p, &overlays);
+        remember_overlays(p, &live);
+}
+
+static bool take_rows(struct poll_source *p, bool started, struct all_rows *rows)
+{
+    struct err e = ERR_INIT;
+    return started && load_list_finish(p->db, &rows->loads, &e) == 0 &&
+           gallery_list(p->db, &rows->gallery, &e) == 0;
 }
 
 /* Postgres works while Redis is asked, but a connection that has to be made first waits until Redis has
  * answered: neither store pays for the other's silence. */
 static void ask_stores(struct poll_source *p, uint64_t rows_changed)
 {
-    cleanup_load_rows struct load_rows rows = LOAD_ROWS_INIT;
-    struct err e = ERR_INIT;
+    cleanup_all_rows struct all_rows rows = { LOAD_ROWS_INIT, GALLERY_ROWS_INIT };
     const int64_t now_ns = clock_mono_ns();
     const int64_t until_ns = clock_deadline(p->timeout_ms);
+    struct err e = ERR_INIT;
     bool started = false;
 
     db_set_deadline(p->db, until_ns);
@@ -135,7 +176,7 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
         db_set_deadline(p->db, clock_deadline(p->timeout_ms));
         started = load_list_start(p->db, &e) == 0;
     }
-    p->postgres_up = started && load_list_finish(p->db, &rows, &e) == 0;
+    p->postgres_up = take_rows(p, started, &rows);
     if (p->postgres_up) {
         remember_rows(p, &rows, now_ns);
         p->past.rows_changed = rows_changed;
@@ -182,6 +223,17 @@ static struct overlay *unexpired(const struct poll_source *p, int64_t now_ns, si
     return out;
 }
 
+static struct gallery_overlay *unexpired_gallery(
+    const struct poll_source *p, int64_t now_ns, size_t *n)
+{
+    struct gallery_overlay *out = mem_calloc(p->known.gallery_overlays + 1, sizeof(*out));
+    *n = 0;
+    for (size_t i = 0; i < p->known.gallery_overlays; i++)
+        if (p->known.gallery_overlay[i].expires_ns > now_ns)
+            out[(*n)++] = p->known.gallery_overlay[i];
+    return out;
+}
+
 static bool is_known(const struct poll_source *p, int64_t now_ns, bool rows_known, size_t entries)
 {
     if (!p->postgres_up && !p->redis_up)
@@ -194,6 +246,7 @@ void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *
 {
     cleanup_ops_list struct ops_list list = OPS_LIST_INIT;
     cleanup_free struct overlay *overlay = NULL;
+    cleanup_free struct gallery_overlay *gallery_overlay = NULL;
     struct ops_input in = { .postgres_up = false };
 
     buf_clear(&out->body);
@@ -206,11 +259,15 @@ void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *
     if (rows_known) {
         in.row = p->known.row;
         in.rows = p->known.rows;
+        in.gallery_row = p->known.gallery_row;
+        in.gallery_rows = p->known.gallery_rows;
     }
     in.rows_now_us = p->known.rows_now_us;
     in.postgres_up = p->postgres_up;
     overlay = unexpired(p, now_ns, &in.overlays);
     in.overlay = overlay;
+    gallery_overlay = unexpired_gallery(p, now_ns, &in.gallery_overlays);
+    in.gallery_overlay = gallery_overlay;
     ops_merge(&in, &list);
     if (list.fenced > 0)
         metric_add(METRIC_OVERLAY_FENCED, (int64_t)list.fenced);
@@ -249,8 +306,7 @@ int poll_restore(struct poll_source *p, const void *state, size_t size, struct e
         return 0;
     }
     poll_state_free(&p->restored);
-    load_rows_free(&p->live_rows);
-    overlays_free(&p->live_overlays);
+    forget_live(p);
     p->past = past;
     p->restored = found;
     p->known = found;

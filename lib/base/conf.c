@@ -87,7 +87,8 @@ static int set_text(
         if (iscntrl((unsigned char)*p))
             return err_set(e, ERR_INVALID, "%s: holds a control character", where);
     }
-    mem_replace(slot, text);
+    free(*slot);
+    *slot = mem_strdup(text);
     return 0;
 }
 
@@ -133,7 +134,7 @@ static void set_defaults(struct conf *c)
         const struct conf_option *o = &CONF_OPTIONS[i];
         struct err e = ERR_INIT;
         if (is_text(o->type))
-            mem_replace(at(c, o), o->dflt);
+            *(char **)at(c, o) = mem_strdup(o->dflt);
         else if (set_option(c, o, o->dflt, o->key, &e) != 0)
             abort();
     }

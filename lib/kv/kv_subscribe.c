@@ -14,18 +14,17 @@ int kv_subscribe(struct kv *kv, const char *channel, struct err *e)
     return kv_command(kv, KV_ARGS(kv_text("SUBSCRIBE"), kv_text(channel)), &r, e);
 }
 
-/* Takes the payload of a message. False when the push is something else (a confirmation). */
-static bool take_payload(const redisReply *r, char **out)
+/* The payload of a message, or NULL when the push is something else (a confirmation). */
+static char *payload_of(const redisReply *r)
 {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3)
-        return false;
+        return NULL;
     const redisReply *kind = r->element[0];
     const redisReply *payload = r->element[2];
     if (kind->type != REDIS_REPLY_STRING || strcmp(kind->str, "message") != 0 ||
         payload->type != REDIS_REPLY_STRING)
-        return false;
-    *out = mem_dup(payload->str, payload->len);
-    return true;
+        return NULL;
+    return mem_dup(payload->str, payload->len);
 }
 
 /* Waits for the connection or the stop descriptor. 0 there is something to read; 1 deadline or stop. */
@@ -52,8 +51,11 @@ int kv_next_message(struct kv *kv, int stop_fd, int64_t deadline_ns, char **out,
         int rc = kv_buffered(kv, &r, e);
         if (rc < 0)
             return -1;
-        if (rc == 1 && take_payload(r, out))
+        char *payload = rc == 1 ? payload_of(r) : NULL;
+        if (payload != NULL) {
+            *out = payload;
             return 0;
+        }
         if (rc == 1)
             continue;
         rc = wait_push(kv, stop_fd, deadline_ns, e);

@@ -114,6 +114,21 @@ class Stack:
         return self.call("PUT", f"/api/v1/staging/{quote(key, safe='')}",
                          {"node_name": "n1", **fields}, token="worker")
 
+    def admit(self, job, **fields):
+        return self.call("POST", "/api/v1/operations",
+                         {"id": job, "gallery_element_name": "m", "op_type": "model_install", **fields}, token="worker")
+
+    def report(self, job, **fields):
+        return self.call("PUT", f"/api/v1/operations/{quote(job, safe='')}", fields, token="worker")
+
+    def act(self, job, what):
+        return self.call("POST", f"/api/operations/{quote(job, safe='')}/{what}")
+
+    def job(self, job, **kw):
+        found = [o for o in self.operations(**kw) if o["jobID"] == job]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
     # --- stores ---
 
     def pg(self):

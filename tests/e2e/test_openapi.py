@@ -34,7 +34,7 @@ class Call:
     def __init__(self, path, method, item):
         self.path, self.method, self.item = path, method.upper(), item
         self.id = item["operationId"]
-        self.keyed = "{key}" in path
+        self.names = set(re.findall(r"{(\w+)}", path))
         self.responses = {status: resolved(r) for status, r in item["responses"].items()}
         self.open = item.get("security") == []
         self.media = resolved(item["requestBody"])["content"]["application/json"] if "requestBody" in item else None
@@ -48,10 +48,15 @@ class Call:
         return {**self.media["example"], **fields} if self.media else None
 
     def url(self, key="k"):
-        return self.path.replace("{key}", quote(key, safe=""))
+        return re.sub(r"{\w+}", lambda _: quote(key, safe=""), self.path)
+
+    @property
+    def token(self):
+        """Of the least role that may call."""
+        return self.item["x-roles"][0] if "x-roles" in self.item else "viewer"
 
     def make(self, stack, key="k", body=None, token=None, **kw):
-        token = token or ("viewer" if self.method in ("GET", "HEAD") else "worker")
+        token = token or self.token
         return stack.call(self.method, self.url(key), body, token=token, **kw)
 
 
@@ -111,7 +116,7 @@ def test_every_operation_is_described():
         assert (call.media is not None) == ("411" in call.responses) == ("415" in call.responses), call.id
         declared = [resolved(p)["name"] for p in DOC["paths"][call.path].get("parameters", []) +
                     call.item.get("parameters", [])]
-        assert ("key" in declared) == call.keyed, call.id
+        assert {"key", "jobID"} & set(declared) == call.names, call.id
         assert ("If-None-Match" in declared) == ("304" in call.responses), call.id
 
 
@@ -127,7 +132,7 @@ def test_objects_are_closed():
     for at, node in walk(DOC["components"]["schemas"]):
         if isinstance(node, dict) and node.get("type") == "object":
             closed = node.get("additionalProperties", node.get("unevaluatedProperties"))
-            assert closed is False or at == "#/LoadJobFields", at
+            assert closed is False or at in ("#/LoadJobFields", "#/NodeReport"), at
             assert set(node.get("required", [])) <= set(node.get("properties", {})), at
 
 
@@ -153,7 +158,7 @@ def table(path, name):
 
 
 def routes():
-    words = {"READERS": ["viewer", "worker", "admin"], "WRITERS": ["worker", "admin"], "ROLE_NONE": [],
+    words = {"READERS": ["viewer", "worker", "admin"], "WRITERS": ["worker", "admin"], "ACTORS": ["admin"], "ROLE_NONE": [],
              "ROLE_VIEWER | ROLE_WORKER | ROLE_ADMIN": ["viewer", "worker", "admin"]}
     for path, name in (("handlers/operations.c", "ROUTES"), ("lib/web/health.c", "HEALTH_ROUTES")):
         rows = re.findall(r'\{\s*"([A-Z]+)",\s*"([^"]+)",\s*\w+,\s*([^,]+?),\s*([^}]+?)\s*\}', table(path, name))
@@ -177,6 +182,8 @@ def test_roles_bodies_and_tags_are_those_of_the_route_table():
 
 
 FIELD_TABLES = {
+    "postOperation": ("handlers/gallery_calls.c", "ADMISSION_FIELDS"),
+    "putOperation": ("handlers/gallery_calls.c", "REPORT_FIELDS"),
     "putStaging": ("handlers/staging_calls.c", "PUT_FIELDS"),
     "postStagingFileComplete": ("handlers/staging_calls.c", "FILE_COMPLETE_FIELDS"),
     "postLoadJobClaim": ("handlers/load_job_calls.c", "CLAIM_FIELDS"),
@@ -217,14 +224,36 @@ def claimed(stack, key):
     return token
 
 
+def admitted(stack, key):
+    """An operation that may be cancelled, reported once."""
+    assert stack.admit(key, cache_key=f"node:n1:{key}", cancellable=True).status_code == 201
+    answer = stack.report(key, progress=10.5, phase="downloading", current_bytes=1, total_bytes=10,
+                          nodes=[{"node_id": "n1", "status": "downloading", "percentage": 10.5, "current": "1 B"}])
+    assert answer.status_code == 200, answer.text
+    return key
+
+
+def ended(stack, key):
+    assert stack.report(admitted(stack, key), status="failed", error="why").status_code == 200
+
+
+def acted(call, stack, key):
+    admitted(stack, key)
+    return call.make(stack, key)
+
+
 def read(call, stack, key):
+    if "jobID" in call.names:
+        return acted(call, stack, key)
+    admitted(stack, key + "-op")
+    ended(stack, key + "-ended")
     claimed(stack, key)
     stack.stage(key + "-without-a-row", file_name="f", bytes_sent=1, total_bytes=2)
     return call.make(stack, key)
 
 
 def unchanged(call, stack, key):
-    claimed(stack, key)
+    read(call, stack, key)
     tag = wait_until(lambda: call.make(stack, key).headers.get("ETag"), "a tag")
 
     def again():
@@ -236,6 +265,8 @@ def unchanged(call, stack, key):
 
 
 def write(call, stack, key):
+    if call.id == "putOperation":
+        admitted(stack, key)
     token = claimed(stack, key) if call.path.startswith("/api/v1/load-jobs") and "claim" not in call.path else None
     return call.make(stack, key, call.body(**({"claim_token": token} if token else {})))
 
@@ -248,13 +279,14 @@ def conflict(call, stack, key):
 
 
 def raw_write(body, **headers):
-    return lambda call, stack, key: raw(stack, call.method, call.url(key), body, headers, token="worker")
+    return lambda call, stack, key: raw(stack, call.method, call.url(key), body, headers, token=call.token)
 
 
 def forbidden(call, stack, key):
     if "viewer" not in call.item["x-roles"]:
         spec = call.responses["403"]
-        check(spec, call.make(stack, key, call.body(), token="viewer"), 403)
+        for role in {"viewer", "worker", "admin"} - set(call.item["x-roles"]):
+            check(spec, call.make(stack, key, call.body(), token=role), 403)
         check(spec, call.make(stack, key, call.body(), headers={"Origin": "https://elsewhere.example"}), 403)
     # A worker that the reload has let go may still answer on a kept connection.
     answers = (call.make(stack, key, call.body(), token="submitter") for _ in range(1000))
@@ -264,7 +296,12 @@ def forbidden(call, stack, key):
 def malformed(call, stack, key):
     if call.media:
         check(call.responses["400"], raw_write(b"{", **{"Content-Type": "application/json"})(call, stack, key), 400)
-    return call.make(stack, "x" * 256, call.body())
+    if not call.names:
+        return call.make(stack, key, call.body(op_type="theft"))
+    check(call.responses["400"], raw(stack, call.method, call.url() + "%zz", token=call.token), 400)
+    # Of what is no operation at all there is nothing to dismiss.
+    bad = "%" if call.id == "postOperationDismiss" else "x" * 256
+    return call.make(stack, bad, call.body()) if bad != "%" else raw(stack, call.method, call.url(".."), token=call.token)
 
 
 def claim_lost(call, stack, key):
@@ -273,14 +310,14 @@ def claim_lost(call, stack, key):
 
 
 RECIPES = {
-    "200": lambda c, s, k: {"putLoadJob": write, "postLoadJobClaim": claim_lost}.get(c.id, read)(c, s, k),
+    "200": lambda c, s, k: {"putLoadJob": write, "putOperation": write, "postLoadJobClaim": claim_lost}.get(c.id, read)(c, s, k),
     "201": write,
     "204": write,
     "304": unchanged,
     "400": malformed,
     "401": lambda c, s, k: s.call(c.method, c.url(k), c.body(), token=None),
     "403": forbidden,
-    "404": lambda c, s, k: c.make(s, "nobody-knows"),
+    "404": lambda c, s, k: c.make(s, "nobody-knows", c.body()),
     "409": conflict,
     "411": raw_write(None, **{"Content-Type": "application/json"}),
     "413": raw_write(b" " * 65537, **{"Content-Type": "application/json"}),
@@ -299,9 +336,16 @@ def test_every_documented_answer_is_given_as_described(stack, strangers_token, n
 def test_lists_hold_what_was_written(stack):
     """So that the schemas above were not matched by empty lists."""
     token = claimed(stack, "k")
+    admitted(stack, "op")
+    ended(stack, "op-ended")
+    ended(stack, "op-dismissed")
+    assert stack.act("op-dismissed", "dismiss").status_code == 200
+    assert len(CALLS["getOperationHistory"].make(stack).json()["operations"]) == 2
     assert len(CALLS["listStaging"].make(stack).json()["staging"]) == 1
     assert len(CALLS["listLoadJobs"].make(stack).json()["load_jobs"]) == 1
-    assert len(stack.operations()) == 1
+    entries = stack.operations()
+    assert {e["jobID"] for e in entries} == {"staging:k", "op", "op-ended"}
+    assert [e for e in entries if e["jobID"] == "op"][0]["nodes"]
     stack.sql("UPDATE model_load_jobs SET started_at = now() - interval '10 s'")
     stack.sql("INSERT INTO model_load_jobs (tracking_key, state, updated_at) VALUES ('theirs', 'a new word', now())")
     answer = CALLS["listLoadJobs"].make(stack)
@@ -318,6 +362,7 @@ def test_lists_hold_what_was_written(stack):
 @pytest.mark.touches("postgres", "redis")
 def test_every_documented_outage_is_told_as_described(stack):
     claimed(stack, "k")
+    admitted(stack, "k")
     poll = CALLS["getOperations"]
     stack.dev("stop", "redis")
     answer = wait_until(lambda: (a := poll.make(stack)).headers.get("X-Degraded") and a, "a degraded poll")
@@ -326,6 +371,8 @@ def test_every_documented_outage_is_told_as_described(stack):
     ready = CALLS["getReady"]
     check(ready.responses["200"], ready.make(stack), 200)
     stack.dev("stop", "postgres")
+    clear = CALLS["deleteOperationHistory"]
+    check(clear.responses["500"], clear.make(stack), 500)
     for call in CALLS.values():
         if "503" in call.responses:
             # In a list, since an answer that is an error counts as false.
@@ -355,12 +402,16 @@ def fields():
 
 
 def answered(call, stack, **fields):
-    """Sent by the owner of a fresh load."""
+    """Sent by the owner of a fresh load, or of a fresh operation."""
     answered.count = getattr(answered, "count", 0) + 1
     key = f"k{answered.count}"
     base = call.body(**fields)
     if "claim_token" in base:
         base = {**base, "claim_token": claimed(stack, key), **fields}
+    if call.id == "putOperation":
+        admitted(stack, key)
+    if call.id == "postOperation":
+        base = {**base, "id": key, **fields}
     return call.make(stack, key, {k: v for k, v in base.items() if v is not ...})
 
 
@@ -374,21 +425,32 @@ def kinds(schema):
     return [kind] if isinstance(kind, str) else kind
 
 
+def samples(schema):
+    """Values that are within the limits, and some that are not."""
+    kind = kinds(schema)[0]
+    if "enum" in schema:
+        return schema["enum"], [[], {}, True, "Failed", "ready", "Staging", 1]
+    if kind in ("integer", "number"):
+        low, high = schema["minimum"], schema["maximum"]
+        part = [] if kind == "number" else [1.5]
+        return [low, high], [[], {}, True, low - 1, high + 1, "1"] + part
+    if kind == "boolean":
+        return [True, False], [[], {}, 1, "true"]
+    if kind == "array":
+        one = {"node_id": "n", "status": "queued"}
+        most = schema["maxItems"]
+        return [[], [one] * most], [{}, True, 1, "x", [1], [[]], [{}], [one] * (most + 1)]
+    longest = schema.get("maxLength")
+    shortest = [] if schema.get("minLength") else [""]
+    return ["é" * (longest or 5000), *shortest], [[], {}, True, 1] + (["é" * (longest + 1)] if longest else [])
+
+
 @pytest.mark.parametrize("call,name", fields())
 def test_limits_of_fields_are_where_they_are_documented(stack, call, name):
-    schema = call.schema["properties"][name]
     more = {"total_files": 2**31 - 1} if name == "file_index" else {}
     if name == "total_files":
         more = {"file_index": 1}
-    good, bad = [], [[], {}, True]
-    if "enum" in schema:
-        good, bad = schema["enum"], bad + ["failed", "ready", "Staging", 1]
-    elif "integer" in kinds(schema):
-        good = [schema["minimum"], schema["maximum"]]
-        bad += [schema["minimum"] - 1, schema["maximum"] + 1, "1", 1.5]
-    else:
-        good = ["é" * schema["maxLength"], ""]
-        bad += ["é" * (schema["maxLength"] + 1), 1]
+    good, bad = samples(resolved(call.schema["properties"][name]))
     for value in good:
         answer = answered(call, stack, **{**more, name: value})
         expected = 409 if name == "claim_token" else None
@@ -416,3 +478,7 @@ def test_the_limit_of_keys_is_where_it_is_documented(stack):
     longest = resolved(DOC["components"]["parameters"]["Key"])["schema"]["maxLength"]
     assert stack.stage("x" * longest).status_code == 204
     check(resolved(DOC["components"]["responses"]["BadRequest"]), stack.stage("x" * (longest + 1)), 400)
+    longest = resolved(DOC["components"]["parameters"]["JobID"])["schema"]["maxLength"]
+    assert stack.admit("é" * longest).status_code == 201
+    assert stack.report("é" * longest, progress=1).status_code == 200
+    check(resolved(DOC["components"]["responses"]["BadRequest"]), stack.report("é" * (longest + 1), progress=1), 400)

@@ -117,6 +117,57 @@ static void other_tasks_leave_out_what_is_zero(void **state)
         "\"totalBytes\":2,\"error\":\"no\"}]}");
 }
 
+static void the_keys_of_a_gallery_entry_come_in_the_contracts_order(void **state)
+{
+    (void)state;
+    static char id[] = "llama-cpp";
+    static const struct gallery_node NODES[] = {
+        { .node_id = "n1",
+            .node_name = "gpu-1",
+            .status = "downloading",
+            .percentage = 12.5,
+            .file_name = "w",
+            .current = "1 GiB",
+            .total = "8 GiB",
+            .phase = "fetch",
+            .error = "" },
+        { .node_id = "n2",
+            .node_name = "gpu-2",
+            .status = "queued",
+            .file_name = "",
+            .current = "",
+            .total = "",
+            .phase = "",
+            .error = "" },
+    };
+    struct op_entry e = { .id = id,
+        .job_id = "j1",
+        .name = "llama-cpp",
+        .full_name = "llama-cpp",
+        .progress = 3,
+        .task = OP_TASK_INSTALLATION,
+        .is_backend = true,
+        .cancellable = true,
+        .message = "x",
+        .node_id = "n1",
+        .phase = "downloading",
+        .current_bytes = 1,
+        .total_bytes = 2,
+        .error = "e",
+        .node = NODES,
+        .nodes = 2 };
+    assert_prints(&e, 1,
+        "{\"operations\":[{\"id\":\"llama-cpp\",\"jobID\":\"j1\",\"name\":\"llama-cpp\","
+        "\"fullName\":\"llama-cpp\",\"progress\":3,\"taskType\":\"installation\","
+        "\"isDeletion\":false,\"isBackend\":true,\"isQueued\":false,\"cancellable\":true,"
+        "\"message\":\"x\",\"nodeID\":\"n1\",\"phase\":\"downloading\",\"currentBytes\":1,"
+        "\"totalBytes\":2,\"error\":\"e\",\"nodes\":[{\"node_id\":\"n1\","
+        "\"node_name\":\"gpu-1\",\"status\":\"downloading\",\"percentage\":12.5,"
+        "\"file_name\":\"w\",\"current\":\"1 GiB\",\"total\":\"8 GiB\",\"phase\":\"fetch\"},"
+        "{\"node_id\":\"n2\",\"node_name\":\"gpu-2\",\"status\":\"queued\","
+        "\"percentage\":0}]}]}");
+}
+
 /* The message of a printed entry, read back. */
 static void assert_message_reads(const char *message, const char *want)
 {
@@ -208,6 +259,7 @@ int main(void)
         cmocka_unit_test(an_overlay_alone_has_neither_node_id_nor_phase),
         cmocka_unit_test(empty_node_texts_of_a_row_are_present),
         cmocka_unit_test(other_tasks_leave_out_what_is_zero),
+        cmocka_unit_test(the_keys_of_a_gallery_entry_come_in_the_contracts_order),
         cmocka_unit_test(any_text_is_escaped),
         cmocka_unit_test(bytes_that_are_no_utf8_become_replacement_characters),
         cmocka_unit_test(texts_of_every_length_follow_each_other),

@@ -4,9 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 
 #include "base/mem.h"
+#include "base/str.h"
+#include "handlers/operation_json.h"
 #include "handlers/poll_state.h"
+#include "model/ops.h"
 
 enum { ROOM = 1 << 20 };
 
@@ -54,6 +58,84 @@ static struct overlay OVERLAYS[] = {
         .expires_ns = 6 },
 };
 
+static const struct gallery_node NODES[] = {
+    { .node_id = "n1",
+        .node_name = "gpu-1",
+        .status = "downloading",
+        .percentage = 12.5,
+        .file_name = "w.gguf",
+        .current = "1 GiB",
+        .total = "8 GiB",
+        .phase = "fetch",
+        .error = "" },
+    { .node_id = "n2",
+        .node_name = "",
+        .status = "error",
+        .percentage = 0,
+        .file_name = "",
+        .current = "",
+        .total = "",
+        .phase = "",
+        .error = "disk full" },
+    { .node_id = "n3",
+        .node_name = "gpu-3",
+        .status = "queued",
+        .file_name = "",
+        .current = "",
+        .total = "",
+        .phase = "",
+        .error = "" },
+};
+
+static struct gallery_row GALLERY_ROWS[] = {
+    { .op = { .id = "job-1",
+          .element_name = "m",
+          .cache_key = "node:n1:llama-cpp",
+          .op_type = "backend_install",
+          .status = GALLERY_DOWNLOADING,
+          .is_backend_op = true,
+          .cancellable = true,
+          .progress = 33.25,
+          .phase = "downloading",
+          .message = "m\xC3\xB6",
+          .error = "",
+          .file_name = "f",
+          .current_bytes = 1,
+          .total_bytes = INT64_MAX,
+          .node = NODES,
+          .nodes = 2 },
+        .dismissed = false,
+        .created_us = 21,
+        .updated_us = 22 },
+    { .op = { .id = "job-2",
+          .element_name = "",
+          .cache_key = "",
+          .op_type = "",
+          .status = GALLERY_STATUS__COUNT,
+          .phase = "",
+          .message = "",
+          .error = "why",
+          .file_name = "" },
+        .dismissed = true },
+};
+
+static struct gallery_overlay GALLERY_OVERLAYS[] = {
+    { .op = { .id = "job-1",
+          .element_name = "m",
+          .cache_key = "",
+          .op_type = "model_install",
+          .status = GALLERY_PROCESSING,
+          .progress = 99.5,
+          .phase = "",
+          .message = "",
+          .error = "",
+          .file_name = "",
+          .node = &NODES[2],
+          .nodes = 1 },
+        .stamp_us = 31,
+        .expires_ns = 32 },
+};
+
 static struct poll_state full(void)
 {
     return (struct poll_state){ .row = ROWS,
@@ -61,7 +143,45 @@ static struct poll_state full(void)
         .rows_now_us = 11,
         .rows_read_ns = 12,
         .overlay = OVERLAYS,
-        .overlays = 1 };
+        .overlays = 1,
+        .gallery_row = GALLERY_ROWS,
+        .gallery_rows = 2,
+        .gallery_overlay = GALLERY_OVERLAYS,
+        .gallery_overlays = 1 };
+}
+
+static void assert_node(const struct gallery_node *got, const struct gallery_node *want)
+{
+    assert_string_equal(got->node_id, want->node_id);
+    assert_string_equal(got->node_name, want->node_name);
+    assert_string_equal(got->status, want->status);
+    assert_true(got->percentage == want->percentage);
+    assert_string_equal(got->file_name, want->file_name);
+    assert_string_equal(got->current, want->current);
+    assert_string_equal(got->total, want->total);
+    assert_string_equal(got->phase, want->phase);
+    assert_string_equal(got->error, want->error);
+}
+
+static void assert_op(const struct gallery_op *got, const struct gallery_op *want)
+{
+    assert_string_equal(got->id, want->id);
+    assert_string_equal(got->element_name, want->element_name);
+    assert_string_equal(got->cache_key, want->cache_key);
+    assert_string_equal(got->op_type, want->op_type);
+    assert_int_equal(got->status, want->status);
+    assert_int_equal(got->is_backend_op, want->is_backend_op);
+    assert_int_equal(got->cancellable, want->cancellable);
+    assert_true(got->progress == want->progress);
+    assert_string_equal(got->phase, want->phase);
+    assert_string_equal(got->message, want->message);
+    assert_string_equal(got->error, want->error);
+    assert_string_equal(got->file_name, want->file_name);
+    assert_int_equal(got->current_bytes, want->current_bytes);
+    assert_int_equal(got->total_bytes, want->total_bytes);
+    assert_int_equal(got->nodes, want->nodes);
+    for (size_t i = 0; i < want->nodes; i++)
+        assert_node(&got->node[i], &want->node[i]);
 }
 
 static void assert_row(const struct load_row *got, const struct load_row *want)
@@ -113,6 +233,17 @@ static void assert_full(const struct poll_state *got)
     assert_row(&got->row[0], &ROWS[0]);
     assert_row(&got->row[1], &ROWS[1]);
     assert_overlay(&got->overlay[0], &OVERLAYS[0]);
+    assert_int_equal(got->gallery_rows, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_op(&got->gallery_row[i].op, &GALLERY_ROWS[i].op);
+        assert_int_equal(got->gallery_row[i].dismissed, GALLERY_ROWS[i].dismissed);
+        assert_int_equal(got->gallery_row[i].created_us, GALLERY_ROWS[i].created_us);
+        assert_int_equal(got->gallery_row[i].updated_us, GALLERY_ROWS[i].updated_us);
+    }
+    assert_int_equal(got->gallery_overlays, 1);
+    assert_op(&got->gallery_overlay[0].op, &GALLERY_OVERLAYS[0].op);
+    assert_int_equal(got->gallery_overlay[0].stamp_us, GALLERY_OVERLAYS[0].stamp_us);
+    assert_int_equal(got->gallery_overlay[0].expires_ns, GALLERY_OVERLAYS[0].expires_ns);
 }
 
 static void a_state_comes_back_as_it_was(void **state)
@@ -160,6 +291,8 @@ static void an_empty_state_comes_back_empty(void **state)
     assert_int_equal(poll_state_unpack(block.data, block.len, &got, &e), 0);
     assert_int_equal(got.rows, 0);
     assert_int_equal(got.overlays, 0);
+    assert_int_equal(got.gallery_rows, 0);
+    assert_int_equal(got.gallery_overlays, 0);
     assert_int_equal(got.rows_read_ns, 5);
 }
 
@@ -219,7 +352,26 @@ static void a_block_cut_anywhere_is_refused(void **state)
     assert_int_equal(unpack_exact(block.data, block.len, &e), -1);
 }
 
-/* Any answer will do; what comes back must be safe to read, which packing it again does. */
+/* What the poll does with a state. */
+static void merge_and_print(const struct poll_state *s)
+{
+    const struct ops_input in = { .row = s->row,
+        .rows = s->rows,
+        .overlay = s->overlay,
+        .overlays = s->overlays,
+        .gallery_row = s->gallery_row,
+        .gallery_rows = s->gallery_rows,
+        .gallery_overlay = s->gallery_overlay,
+        .gallery_overlays = s->gallery_overlays };
+    cleanup_ops_list struct ops_list list = OPS_LIST_INIT;
+    cleanup_buf struct buf out = BUF_INIT(ROOM);
+    ops_merge(&in, &list);
+    operations_print(&list, &out);
+    assert_true(str_utf8_valid(out.data, out.len));
+}
+
+/* Any answer will do; what comes back must be safe to read, which packing it again, merging and printing
+ * do. */
 static void a_block_with_any_byte_changed_is_safe(void **state)
 {
     (void)state;
@@ -235,8 +387,10 @@ static void a_block_with_any_byte_changed_is_safe(void **state)
         cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
         struct err e = ERR_INIT;
         buf_clear(&again);
-        if (poll_state_unpack(block.data, block.len, &got, &e) == 0)
+        if (poll_state_unpack(block.data, block.len, &got, &e) == 0) {
             poll_state_pack(&got, &again);
+            merge_and_print(&got);
+        }
         *byte = old;
     }
 }
@@ -247,6 +401,27 @@ static char *first_row(struct buf *block)
     char *claim = memmem(block->data, block->len, ROWS[0].claim, sizeof(ROWS[0].claim));
     assert_non_null(claim);
     return claim - offsetof(struct load_row, claim);
+}
+
+/* Where the items of a kind begin: they follow the first row in this order. */
+static char *first_gallery_row(struct buf *block)
+{
+    return first_row(block) + 2 * sizeof(struct load_row) + sizeof(struct overlay);
+}
+
+static char *first_gallery_overlay(struct buf *block)
+{
+    return first_gallery_row(block) + 2 * sizeof(struct gallery_row);
+}
+
+static char *first_node(struct buf *block)
+{
+    return first_gallery_overlay(block) + sizeof(struct gallery_overlay);
+}
+
+static char *pool_of(struct buf *block)
+{
+    return first_node(block) + 3 * sizeof(struct gallery_node);
 }
 
 static void assert_refused(const struct buf *block)
@@ -278,13 +453,78 @@ static void a_text_outside_the_block_is_refused(void **state)
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     char *row = first_row(&block);
-    const char *pool = row + 2 * sizeof(struct load_row) + sizeof(struct overlay);
-    uintptr_t size = (uintptr_t)(block.data + block.len - pool);
+    uintptr_t size = (uintptr_t)(block.data + block.len - pool_of(&block));
     uintptr_t offset = size - 1; /* the last end of a text: an empty one */
     memcpy(row + offsetof(struct load_row, key), &offset, sizeof(offset));
     assert_int_equal(unpack_exact(block.data, block.len, NULL), 0);
     offset = size;
     memcpy(row + offsetof(struct load_row, key), &offset, sizeof(offset));
+    assert_refused(&block);
+}
+
+/* A block in which size bytes at the place that find() tells are others. */
+static void assert_change_refused(
+    char *(*find)(struct buf *), size_t at, const void *bytes, size_t size)
+{
+    struct poll_state s = full();
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    assert_int_equal(unpack_exact(block.data, block.len, NULL), 0);
+    memcpy(find(&block) + at, bytes, size);
+    assert_refused(&block);
+}
+
+static void nodes_outside_the_block_are_refused(void **state)
+{
+    (void)state;
+    static const uintptr_t FIRST[] = { 2, 3, 4, SIZE_MAX,
+        SIZE_MAX / 2 }; /* of two: there are three */
+    static const size_t MANY[] = { 4, SIZE_MAX };
+    const size_t op = offsetof(struct gallery_row, op);
+    for (size_t i = 0; i < sizeof(FIRST) / sizeof(FIRST[0]); i++)
+        assert_change_refused(
+            first_gallery_row, op + offsetof(struct gallery_op, node), &FIRST[i], sizeof(FIRST[i]));
+    for (size_t i = 0; i < sizeof(MANY) / sizeof(MANY[0]); i++) {
+        assert_change_refused(
+            first_gallery_row, op + offsetof(struct gallery_op, nodes), &MANY[i], sizeof(MANY[i]));
+        assert_change_refused(first_gallery_overlay,
+            offsetof(struct gallery_overlay, op) + offsetof(struct gallery_op, nodes), &MANY[i],
+            sizeof(MANY[i]));
+    }
+}
+
+static void what_is_no_truth_no_status_and_no_number_is_refused(void **state)
+{
+    (void)state;
+    static const unsigned char TWO = 2;
+    static const int STATUS[] = { GALLERY_STATUS__COUNT + 1, -1 };
+    static const double NOT[] = { NAN, INFINITY };
+    const size_t op = offsetof(struct gallery_row, op);
+    const size_t bools[] = { op + offsetof(struct gallery_op, is_backend_op),
+        op + offsetof(struct gallery_op, cancellable), offsetof(struct gallery_row, dismissed) };
+    for (size_t i = 0; i < sizeof(bools) / sizeof(bools[0]); i++)
+        assert_change_refused(first_gallery_row, bools[i], &TWO, sizeof(TWO));
+    for (size_t i = 0; i < 2; i++) {
+        assert_change_refused(first_gallery_overlay,
+            offsetof(struct gallery_overlay, op) + offsetof(struct gallery_op, status), &STATUS[i],
+            sizeof(STATUS[i]));
+        assert_change_refused(
+            first_gallery_row, op + offsetof(struct gallery_op, progress), &NOT[i], sizeof(NOT[i]));
+        assert_change_refused(
+            first_node, offsetof(struct gallery_node, percentage), &NOT[i], sizeof(NOT[i]));
+    }
+}
+
+/* Texts of entries are mended when they are printed; those of nodes are printed as they are. */
+static void texts_of_nodes_must_be_utf8(void **state)
+{
+    (void)state;
+    struct poll_state s = full();
+    cleanup_buf struct buf block = BUF_INIT(ROOM);
+    poll_state_pack(&s, &block);
+    char *text = memmem(block.data, block.len, "disk full", sizeof("disk full"));
+    assert_non_null(text);
+    text[0] = '\xff';
     assert_refused(&block);
 }
 
@@ -310,6 +550,9 @@ int main(void)
         cmocka_unit_test(a_block_with_any_byte_changed_is_safe),
         cmocka_unit_test(texts_and_claims_must_end_within_the_block),
         cmocka_unit_test(a_text_outside_the_block_is_refused),
+        cmocka_unit_test(nodes_outside_the_block_are_refused),
+        cmocka_unit_test(what_is_no_truth_no_status_and_no_number_is_refused),
+        cmocka_unit_test(texts_of_nodes_must_be_utf8),
         cmocka_unit_test(a_foreign_block_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
