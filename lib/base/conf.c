@@ -87,8 +87,7 @@ static int set_text(
         if (iscntrl((unsigned char)*p))
             return err_set(e, ERR_INVALID, "%s: holds a control character", where);
     }
-    free(*slot);
-    *slot = mem_strdup(text);
+    mem_replace(slot, text);
     return 0;
 }
 
@@ -134,7 +133,7 @@ static void set_defaults(struct conf *c)
         const struct conf_option *o = &CONF_OPTIONS[i];
         struct err e = ERR_INIT;
         if (is_text(o->type))
-            *(char **)at(c, o) = mem_strdup(o->dflt);
+            mem_replace(at(c, o), o->dflt);
         else if (set_option(c, o, o->dflt, o->key, &e) != 0)
             abort();
     }

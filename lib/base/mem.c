@@ -23,19 +23,35 @@ void *mem_calloc(size_t count, size_t size)
     return or_abort(calloc(count, size));
 }
 
-char *mem_strdup(const char *text)
+static char *copy_of(const void *data, size_t size)
 {
-    return mem_dup(text, strlen(text));
-}
-
-char *mem_dup(const void *data, size_t size)
-{
-    char *copy = mem_alloc(size + 1);
+    char *copy = or_abort(malloc(size + 1));
 
     if (size > 0)
         memcpy(copy, data, size);
     copy[size] = '\0';
     return copy;
+}
+
+char *mem_strdup(const char *text)
+{
+    return copy_of(text, strlen(text));
+}
+
+char *mem_dup(const void *data, size_t size)
+{
+    return copy_of(data, size);
+}
+
+void mem_replace(char **text, const char *with)
+{
+    free(*text);
+    *text = copy_of(with, strlen(with));
+}
+
+void *mem_kept(void *p)
+{
+    return p;
 }
 
 void *mem_resize(void *old, size_t count, size_t size)

@@ -60,7 +60,7 @@ bool db_missing_table(const struct db *db, const char *table)
 /* The start of every call: its deadline, and the breaker's word. */
 static int enter(struct db *db, struct err *e)
 {
-    assert(db->pending == NULL);
+    assert(db->n_started == 0);
     db->last = (struct db_verdict){ .code = ERR_OK };
     db->last_text[0] = '\0';
     db->call_until_ns = db->deadline_ns != 0 ? db->deadline_ns : clock_deadline(db->o.timeout_ms);
@@ -114,20 +114,21 @@ static bool may_repeat(const struct db *db, bool harmless, bool fresh)
            clock_left_ms(db->call_until_ns) > 0;
 }
 
-static int answered(struct db *db, const struct db_stmt *s, PGresult **out, struct err *e)
+/* What ran without having been prepared for want of a table can be prepared now. */
+static void note_ran(struct db *db, const struct db_stmt *s)
 {
-    if (conn_collect(db, s->name, out, e) < 0)
-        return -1;
     struct db_slot *slot = conn_slot(db, s);
     if (slot != NULL && slot->status == SLOT_ABSENT && db->o.prepared)
-        slot->status = SLOT_DUE; /* what it lacked is there now */
-    return 0;
+        slot->status = SLOT_DUE;
 }
 
 static int ask_once(
     struct db *db, const struct db_stmt *s, struct db_args a, PGresult **out, struct err *e)
 {
-    return conn_send(db, s, a, e) < 0 ? -1 : answered(db, s, out, e);
+    if (conn_send(db, s, a, e) < 0 || conn_collect(db, s->name, out, e) < 0)
+        return -1;
+    note_ran(db, s);
+    return 0;
 }
 
 /* One statement and its answer. harmless: it may be sent twice. */
@@ -195,34 +196,45 @@ int db_exec(
     return 0;
 }
 
-static int start(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e)
+static int start_first(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e)
 {
     if (have_connection(db, e) < 0)
         return -1;
     bool fresh = db->fresh;
-    if (conn_send(db, s, a, e) == 0)
+    if (conn_start(db, s, a, e) == 0)
         return 0;
     if (!may_repeat(db, is_read(s), fresh) || conn_open(db, e) < 0)
         return -1;
-    return conn_send(db, s, a, e);
+    return conn_start(db, s, a, e);
+}
+
+/* Beside one that is under way: on its connection and by its deadline. */
+static int start_beside(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e)
+{
+    if (db->conn != NULL)
+        return conn_start(db, s, a, e);
+    db->last = db_map(NULL);
+    return err_set(e, db->last.code, "postgres does not answer");
 }
 
 int db_start(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e)
 {
-    if (enter(db, e) < 0)
+    bool beside = db->n_started > 0;
+    if (!beside && enter(db, e) < 0)
         return -1;
-    if (start(db, s, a, e) < 0)
-        return leave(db, -1, e);
-    db->pending = s;
-    return 0;
+    int result = beside ? start_beside(db, s, a, e) : start_first(db, s, a, e);
+    return result < 0 ? leave(db, -1, e) : 0;
 }
 
 int db_finish(struct db *db, struct db_rows *out, struct err *e)
 {
-    const struct db_stmt *s = db->pending;
-    assert(s != NULL);
-    db->pending = NULL;
-    return leave(db, answered(db, s, &out->res, e), e);
+    const struct db_stmt *s = db->started[0].stmt;
+    if (db->deadline_ns != 0)
+        db->call_until_ns = db->deadline_ns;
+    int result = conn_finish(db, &out->res, e);
+    if (result == 0)
+        note_ran(db, s);
+    return leave(db, result, e);
 }
 
 int db_begin(struct db *db, struct db_txn *t, struct err *e)

@@ -123,7 +123,9 @@ int db_exec(struct db *db, const struct db_stmt *s, struct db_args a, int64_t *a
 
 /* The two halves of db_many(), so that another store can be asked meanwhile. db_start() connects if
  * need be, sends, and does not wait for the answer; db_finish() waits until the deadline. After a
- * successful db_start() db_finish() must follow. */
+ * successful db_start() db_finish() must follow. Several (four at most) may be started one after the
+ * other: that is one round trip, each sees what it sees on its own and fails on its own, and they are
+ * finished in the same order. */
 int db_start(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e) WARN_UNUSED;
 int db_finish(struct db *db, struct db_rows *out, struct err *e) WARN_UNUSED;
 

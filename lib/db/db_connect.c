@@ -107,30 +107,6 @@ static int handshake(struct db *db, struct err *e)
     return 0;
 }
 
-/* One statement's part of the pipeline, up to its sync. A refused statement stays SLOT_ABSENT and
- * says why when it is used. */
-static int take_prepared(struct db *db, struct db_slot *slot, struct err *e)
-{
-    for (;;) {
-        cleanup_pgresult PGresult *res = NULL;
-        if (conn_next(db, &res, e) < 0)
-            return -1;
-        switch ((int)PQresultStatus(res)) { /* of NULL, between two results: PGRES_FATAL_ERROR */
-        case PGRES_PIPELINE_SYNC:
-            return 0;
-        case PGRES_COMMAND_OK:
-            slot->status = SLOT_READY;
-            break;
-        default:
-            if (PQstatus(db->conn) != CONNECTION_OK)
-                return conn_lost(db, e);
-            if (res != NULL && conn_refused(db, slot->stmt->name, res, e) < 0 && db->last.drop)
-                return -1;
-            break;
-        }
-    }
-}
-
 /* All in one round trip, each with a sync of its own so that one failure does not take the rest. */
 static int prepare_all(struct db *db, struct err *e)
 {
@@ -146,7 +122,7 @@ static int prepare_all(struct db *db, struct err *e)
     if (conn_flush(db, e) < 0)
         return -1;
     for (size_t i = 0; i < db->slots; i++) {
-        if (take_prepared(db, &db->slot[i], e) < 0)
+        if (conn_take_prepared(db, &db->slot[i], e) < 0)
             return -1;
     }
     return PQexitPipelineMode(db->conn) == 0 ? conn_lost(db, e) : 0;

@@ -24,6 +24,14 @@ struct db_slot {
     enum slot_status status;
 };
 
+enum { DB_STARTED_MAX = 4 };
+
+/* Between db_start() and db_finish(). */
+struct db_started {
+    const struct db_stmt *stmt;
+    struct db_slot *prepared; /* what was prepared in front of it; NULL: nothing */
+};
+
 struct db {
     struct db_options o;
     PGconn *conn;
@@ -32,11 +40,12 @@ struct db {
     int64_t deadline_ns;   /* what db_set_deadline() said; 0: none */
     int64_t call_until_ns; /* of the call under way */
     bool in_txn;
-    bool fresh;                    /* connected, and nothing has been answered since */
-    bool told_to_go;               /* the server announced that it ends the session */
-    const struct db_stmt *pending; /* between db_start() and db_finish() */
-    struct db_verdict last;        /* of the last failure */
-    char last_text[ERR_MSG_SIZE];  /* what Postgres or libpq said then */
+    bool fresh;                   /* connected, and nothing has been answered since */
+    bool told_to_go;              /* the server announced that it ends the session */
+    struct db_verdict last;       /* of the last failure */
+    char last_text[ERR_MSG_SIZE]; /* what Postgres or libpq said then */
+    size_t n_started;
+    struct db_started started[DB_STARTED_MAX]; /* in the order of their answers */
 };
 
 static inline void pgresult_clear_p(PGresult **r)
@@ -60,9 +69,19 @@ int conn_next(struct db *db, PGresult **out, struct err *e) WARN_UNUSED;
 /* All results of a statement: the last one, or the first error. what names the statement in texts. */
 int conn_collect(struct db *db, const char *what, PGresult **out, struct err *e) WARN_UNUSED;
 
+/* Hands a statement with its arguments to libpq; nothing is flushed. */
+int conn_put(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e) WARN_UNUSED;
 /* A statement with its arguments, waiting for no answer (but that of a late PREPARE). */
 int conn_send(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e) WARN_UNUSED;
 struct db_slot *conn_slot(struct db *db, const struct db_stmt *s); /* NULL: not of db's list */
+
+/* The same with others in one pipeline, each with a sync of its own, so that one failure does not take
+ * the rest: adds to db->started. conn_finish() takes the answer to the first of these off it. */
+int conn_start(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e) WARN_UNUSED;
+int conn_finish(struct db *db, PGresult **out, struct err *e) WARN_UNUSED;
+/* One PREPARE's part of a pipeline, up to its sync. A refused statement stays SLOT_ABSENT and says why
+ * when it is used. */
+int conn_take_prepared(struct db *db, struct db_slot *slot, struct err *e) WARN_UNUSED;
 
 /* Failures: the connection broke, or the deadline passed. Always -1, and the connection is gone. */
 int conn_lost(struct db *db, struct err *e);

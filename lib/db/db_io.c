@@ -183,21 +183,24 @@ static void args_to_text(
     }
 }
 
-int conn_send(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e)
+int conn_put(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e)
 {
     if (a.n > DB_ARGS_MAX || (int)a.n != s->args)
         return err_set(e, ERR_INTERNAL, "%s: takes %d arguments, not %zu", s->name, s->args, a.n);
-    struct db_slot *slot = conn_slot(db, s);
-    if (slot != NULL && slot->status == SLOT_DUE && prepare_late(db, slot, e) < 0)
-        return -1;
-
+    const struct db_slot *slot = conn_slot(db, s);
     char number[DB_ARGS_MAX][NUMBER_SIZE];
     const char *value[DB_ARGS_MAX];
     args_to_text(a, number, value);
     int sent = slot != NULL && slot->status == SLOT_READY
                    ? PQsendQueryPrepared(db->conn, s->name, s->args, value, NULL, NULL, 0)
                    : PQsendQueryParams(db->conn, s->sql, s->args, NULL, value, NULL, NULL, 0);
-    if (sent == 0)
-        return conn_lost(db, e);
-    return conn_flush(db, e);
+    return sent == 0 ? conn_lost(db, e) : 0;
+}
+
+int conn_send(struct db *db, const struct db_stmt *s, struct db_args a, struct err *e)
+{
+    struct db_slot *slot = conn_slot(db, s);
+    if (slot != NULL && slot->status == SLOT_DUE && prepare_late(db, slot, e) < 0)
+        return -1;
+    return conn_put(db, s, a, e) < 0 ? -1 : conn_flush(db, e);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
 #include <fcgiapp.h>
 #include <pthread.h>
@@ -224,7 +225,7 @@ static int start(struct worker *w, struct set *s, int index, struct err *e)
     w->set = s;
     w->index = index;
     w->feed.fd = -1;
-    w->window = mem_alloc(FCGI_PEEK_WINDOW);
+    w->window = mem_kept(mem_alloc(FCGI_PEEK_WINDOW));
     (void)FCGX_InitRequest(&w->fcgx, -1, 0);
     pthread_attr_t attr;
     (void)pthread_attr_init(&attr);
@@ -244,12 +245,14 @@ static int start(struct worker *w, struct set *s, int index, struct err *e)
 
 int workers_start(struct set *s, struct worker **out, struct err *e)
 {
-    struct worker *w = mem_calloc((size_t)s->o->threads, sizeof *w);
+    int threads = s->o->threads;
+    assert(threads > 0);
+    struct worker *w = mem_calloc((size_t)threads, sizeof *w);
     struct crew *crew = mem_calloc(1, sizeof *crew);
     (void)pthread_mutex_init(&crew->lead, NULL);
-    for (int i = 0; i < s->o->threads; i++)
-        w[i].crew = crew;
-    for (int i = 0; i < s->o->threads; i++) {
+    for (int i = 0; i < threads; i++)
+        w[i].crew = mem_kept(crew);
+    for (int i = 0; i < threads; i++) {
         if (start(&w[i], s, i, e) < 0) {
             workers_join(s, w);
             return -1;

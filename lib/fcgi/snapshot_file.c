@@ -137,16 +137,22 @@ static int read_all(int fd, char *to, size_t size)
     return 0;
 }
 
-/* The bytes of the file, or NULL. *mapped tells whether they are to be unmapped or freed. */
-static void *bytes_of(int fd, size_t size, bool *mapped)
+/* The bytes of the file. *mapped tells whether they are to be unmapped or freed. */
+static int get_bytes(int fd, size_t size, const void **out, bool *mapped)
 {
     *mapped = size > COPY_MAX;
     if (*mapped) {
         void *map = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-        return map == MAP_FAILED ? NULL : map;
+        if (map == MAP_FAILED)
+            return -1;
+        *out = map;
+        return 0;
     }
     cleanup_free char *copy = mem_alloc(size);
-    return read_all(fd, copy, size) == 0 ? STEAL(copy) : NULL;
+    if (read_all(fd, copy, size) != 0)
+        return -1;
+    *out = STEAL(copy);
+    return 0;
 }
 
 static void release(const void *bytes, size_t size, bool mapped)
@@ -170,9 +176,10 @@ int snapshot_file_open(const struct snapshots *s, uint64_t ticket, struct snapsh
         return 1;
     size_t size = (size_t)st.st_size;
     bool mapped = false;
-    const struct snapshot_head *head = bytes_of(fd, size, &mapped);
-    if (head == NULL)
+    const void *bytes = NULL;
+    if (get_bytes(fd, size, &bytes, &mapped) != 0)
         return 1;
+    const struct snapshot_head *head = bytes;
     if (!head_fits(s, head, ticket, size)) {
         release(head, size, mapped);
         return 1;

@@ -14,17 +14,18 @@ int kv_subscribe(struct kv *kv, const char *channel, struct err *e)
     return kv_command(kv, KV_ARGS(kv_text("SUBSCRIBE"), kv_text(channel)), &r, e);
 }
 
-/* The payload of a message, or NULL when the push is something else (a confirmation). */
-static char *payload_of(const redisReply *r)
+/* Takes the payload of a message. False when the push is something else (a confirmation). */
+static bool take_payload(const redisReply *r, char **out)
 {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3)
-        return NULL;
+        return false;
     const redisReply *kind = r->element[0];
     const redisReply *payload = r->element[2];
     if (kind->type != REDIS_REPLY_STRING || strcmp(kind->str, "message") != 0 ||
         payload->type != REDIS_REPLY_STRING)
-        return NULL;
-    return mem_dup(payload->str, payload->len);
+        return false;
+    *out = mem_dup(payload->str, payload->len);
+    return true;
 }
 
 /* Waits for the connection or the stop descriptor. 0 there is something to read; 1 deadline or stop. */
@@ -51,11 +52,8 @@ int kv_next_message(struct kv *kv, int stop_fd, int64_t deadline_ns, char **out,
         int rc = kv_buffered(kv, &r, e);
         if (rc < 0)
             return -1;
-        char *payload = rc == 1 ? payload_of(r) : NULL;
-        if (payload != NULL) {
-            *out = payload;
+        if (rc == 1 && take_payload(r, out))
             return 0;
-        }
         if (rc == 1)
             continue;
         rc = wait_push(kv, stop_fd, deadline_ns, e);

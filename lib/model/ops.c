@@ -89,7 +89,7 @@ static void add_staging(
     memcpy(id + sizeof(STAGING_PREFIX) - 1, key, size - sizeof(STAGING_PREFIX) + 1);
 
     struct op_entry *e = &out->entry[out->n++];
-    *e = (struct op_entry){ .id = id,
+    *e = (struct op_entry){ .id = mem_kept(id),
         .job_id = id,
         .name = key,
         .full_name = key,
@@ -181,7 +181,7 @@ static void add_gallery(const struct gallery_op *op, struct ops_list *out)
         .error = or_null(op->error),
         .node = op->node,
         .nodes = op->nodes };
-    e->id = make_ids(&names, &e->node_id);
+    e->id = mem_kept(make_ids(&names, &e->node_id));
 }
 
 /* What one operation shows. An overlay may stand alone: it holds the whole entry. */

@@ -43,17 +43,17 @@ static void thread_init(struct web_thread *t, const struct web_server *s, size_t
     const struct conf *conf = s->context->conf;
     (void)str_format(t->name, sizeof(t->name), "weighbridge-%s/%zu", s->app->name, number);
     t->head = (struct buf)BUF_INIT(HEAD_MAX);
-    t->db = db_new(&(struct db_options){ .url = conf->db_url,
+    t->db = mem_kept(db_new(&(struct db_options){ .url = conf->db_url,
         .name = t->name,
         .prepared = conf->db_prepared,
         .timeout_ms = conf->db_timeout_ms,
         .breaker = s->context->db_breaker,
         .stmts = s->stmts,
-        .n_stmts = s->n_stmts });
-    t->kv = kv_new(&(struct kv_options){ .url = conf->redis_url,
+        .n_stmts = s->n_stmts }));
+    t->kv = mem_kept(kv_new(&(struct kv_options){ .url = conf->redis_url,
         .name = t->name,
         .timeout_ms = conf->redis_timeout_ms,
-        .breaker = s->context->kv_breaker });
+        .breaker = s->context->kv_breaker }));
 }
 
 void web_server_init(struct web_server *s, const struct web_app *app,

@@ -7,7 +7,7 @@ passed=0
 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-[ $# -gt 0 ] || set -- layers size banned headers selftest format shell words cppcheck tidy
+[ $# -gt 0 ] || set -- layers size banned headers selftest format shell manuals words cppcheck tidy
 for name; do
     began=$(date +%s)
     "./$name.sh" >"$log" 2>&1

@@ -136,4 +136,12 @@ output=$(LINT_ROOT=$TREE "$HERE/banned.sh" 2>&1) || {
     echo "banned refuses what is allowed: $output"
     bad=1
 }
+
+mkdir -p "$TREE/docs/man"
+printf '.Dd November 30, 2026\n.Dt X 8\n.Os\n.Sh NAME\n.Nm x\n.Nd y\n.Xx\n' >"$TREE/docs/man/x.8"
+expect manuals 'unknown macro'
+mkdir -p "$TREE/docs/man"
+printf '.Dd November 30, 2026\n.Dt X 8\n.Os\n.Sh NAME\n.Nm x\n.Nd y\n.Sh SEE ALSO\n.Xr weighbridge-x 8\n' >"$TREE/docs/man/x.8"
+expect manuals 'docs/man/weighbridge-x.8 is referred to and is not there'
+
 exit $bad

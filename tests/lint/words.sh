@@ -4,4 +4,4 @@
 . "$(dirname "$0")/sources.sh"
 need codespell
 
-files '\.(c|h|def|md|sh|py|sql|conf|yaml|am|ac)$' | xargs codespell --ignore-words-list modell,upto
+files '\.(c|h|def|md|sh|py|sql|conf|yaml|am|ac)$' | xargs codespell --ignore-words-list nd,modell,upto

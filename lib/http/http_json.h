@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_HTTP_JSON_H
+#define WB_HTTP_JSON_H
+
+/* Calls with JSON in and out. */
+#include "http/http.h"
+#include "json/jx.h"
+
+/* http_call() with body (may be NULL; borrowed) as the request's JSON. *out is the answer's JSON, the
+ * caller's, or NULL when the answer is empty or no JSON; a 2xx whose body is no JSON but not empty is
+ * ERR_INTERNAL with a->status set. Otherwise as http_call(). */
+int http_json(struct http *h, struct http_request *r, json_object *body, struct http_answer *a,
+    json_object **out, struct err *e) WARN_UNUSED;
+
+#endif
