@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "db/migrate.h"
 #include "tests/store/stores.h"
@@ -246,6 +247,57 @@ static void what_cannot_be_read_or_reached_says_so(void **state)
     assert_refuses(&o, ERR_UNAVAILABLE, "/nowhere");
 }
 
+/* A role that may create but not write the record: what ran without being noted would run again. */
+static void a_file_that_cannot_be_noted_is_rolled_back(void **state)
+{
+    struct migrate_options o = options(folder);
+    char url[1200];
+
+    (void)state;
+    write_file("0001_a.sql", "CREATE TABLE a ();");
+    assert_applies(&o, 1);
+    write_file("0002_b.sql", "CREATE TABLE b ();");
+    stores_sql(&stores, "DROP ROLE IF EXISTS wb_test_maker; CREATE ROLE wb_test_maker LOGIN;"
+                        "GRANT CREATE ON SCHEMA public TO wb_test_maker;"
+                        "GRANT SELECT ON weighbridge_migration TO wb_test_maker");
+    (void)str_format(url, sizeof url, "%s options='-c role=wb_test_maker'", stores.url);
+    o.url = url;
+    assert_refuses(&o, ERR_INTERNAL, "permission denied");
+    assert_value("SELECT to_regclass('b') IS NULL", "t");
+    stores_sql(&stores, "DROP OWNED BY wb_test_maker; DROP ROLE wb_test_maker");
+}
+
+static void a_file_that_cannot_be_read_is_named(void **state)
+{
+    struct migrate_options o = options(folder);
+    char path[256];
+    char around[4096];
+    cleanup_free char *large = mem_calloc(1, (1 << 20) + 2);
+
+    (void)state;
+    (void)str_format(path, sizeof path, "%s/0001_a.sql", folder);
+    assert_int_equal(symlink("/nowhere/a.sql", path), 0);
+    assert_refuses(&o, ERR_INVALID, "0001_a.sql: No such file");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_refuses(&o, ERR_INVALID, "0001_a.sql: Is a directory");
+    assert_int_equal(rmdir(path), 0);
+    memset(large, '-', (1 << 20) + 1);
+    write_file("0001_a.sql", large);
+    assert_refuses(&o, ERR_INVALID, "0001_a.sql: larger than 1048576 bytes");
+    write_file("0001_a.sql", "SELECT 1;");
+
+    /* A folder that can be listed, but whose files have too long a path. */
+    size_t size = strlen(folder);
+    (void)str_copy(around, sizeof around, folder);
+    while (size < sizeof around - 10) {
+        memcpy(around + size, "/.", 3);
+        size += 2;
+    }
+    o.folder = around;
+    assert_refuses(&o, ERR_INVALID, "path too long: 0001_a.sql");
+}
+
 #define FRESH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -258,6 +310,8 @@ int main(void)
         FRESH(a_file_changed_since_is_refused),
         FRESH(a_file_that_fails_is_rolled_back_and_named),
         FRESH(nothing_is_created_when_nothing_is_missing),
+        FRESH(a_file_that_cannot_be_noted_is_rolled_back),
+        FRESH(a_file_that_cannot_be_read_is_named),
         FRESH(what_cannot_be_read_or_reached_says_so),
     };
     (void)stores_pgurl();
