@@ -148,11 +148,24 @@ static void ask_redis(struct poll_source *p)
         remember_overlays(p, &live);
 }
 
-static bool take_rows(struct poll_source *p, bool started, struct all_rows *rows)
+/* Which statements are under way: each must be finished. */
+struct asked {
+    bool loads;
+    bool gallery;
+};
+
+static struct asked ask_postgres(struct poll_source *p)
 {
     struct err e = ERR_INIT;
-    return started && load_list_finish(p->db, &rows->loads, &e) == 0 &&
-           gallery_list(p->db, &rows->gallery, &e) == 0;
+    const bool loads = load_list_start(p->db, &e) == 0;
+    return (struct asked){ loads, loads && gallery_list_start(p->db, &e) == 0 };
+}
+
+static bool take_rows(struct poll_source *p, struct asked asked, struct all_rows *rows)
+{
+    struct err e = ERR_INIT;
+    const bool loads = asked.loads && load_list_finish(p->db, &rows->loads, &e) == 0;
+    return asked.gallery && gallery_list_finish(p->db, &rows->gallery, &e) == 0 && loads;
 }
 
 /* Postgres works while Redis is asked, but a connection that has to be made first waits until Redis has
@@ -162,21 +175,20 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
     cleanup_all_rows struct all_rows rows = { LOAD_ROWS_INIT, GALLERY_ROWS_INIT };
     const int64_t now_ns = clock_mono_ns();
     const int64_t until_ns = clock_deadline(p->timeout_ms);
-    struct err e = ERR_INIT;
-    bool started = false;
+    struct asked asked;
 
     db_set_deadline(p->db, until_ns);
     if (db_connected(p->db)) {
-        started = load_list_start(p->db, &e) == 0;
+        asked = ask_postgres(p);
         ask_redis(p);
         const int64_t rest_ns = clock_deadline(DRAIN_MS); /* to read what has come meanwhile */
         db_set_deadline(p->db, until_ns > rest_ns ? until_ns : rest_ns);
     } else {
         ask_redis(p);
         db_set_deadline(p->db, clock_deadline(p->timeout_ms));
-        started = load_list_start(p->db, &e) == 0;
+        asked = ask_postgres(p);
     }
-    p->postgres_up = take_rows(p, started, &rows);
+    p->postgres_up = take_rows(p, asked, &rows);
     if (p->postgres_up) {
         remember_rows(p, &rows, now_ns);
         p->past.rows_changed = rows_changed;
