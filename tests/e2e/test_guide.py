@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/operations.md says what is: its lines are run against a site as it describes, its metrics compared."""
+import re
+import subprocess
+
+import pytest
+
+from conftest import HANG_S, ROOT, wait_until
+
+GUIDE = (ROOT / "docs" / "operations.md").read_text(encoding="utf8")
+QUESTION = re.compile(r"^\*\*(\d+)\. (.*?)\*\*.*?^```sh\n(.*?)^```\n```\n(.*?)^```$", re.M | re.S)
+QUESTIONS = QUESTION.findall(GUIDE)
+MIB = 1 << 20
+
+
+def begin_loads(stack):
+    token = stack.claim("llama-3", "front-1")
+    assert stack.load("llama-3", token, state="staging", node_name="gpu-1", bytes_sent=300 * MIB, total_bytes=1000 * MIB).status_code == 200
+    failing = stack.claim("qwen-2", "front-1")
+    failure = {"claim_token": failing, "error": "no space left on gpu-2"}
+    assert stack.call("POST", "/api/v1/load-jobs/qwen-2/fail", failure, token="worker").status_code < 300
+    assert stack.stage("phi-4", node_name="gpu-3", file_name="model.gguf", bytes_sent=512 * MIB, total_bytes=5120 * MIB,
+                       speed="210 MiB/s").status_code == 204
+
+
+def begin_installations(stack):
+    def operation(name, **report):
+        job = "job-" + name
+        body = {"id": job, "gallery_element_name": name, "op_type": "model_install", "cancellable": True}
+        assert stack.call("POST", "/api/v1/operations", body, token="worker").status_code == 201
+        assert stack.call("PUT", "/api/v1/operations/" + job, report, token="worker").status_code == 200
+    operation("piper", status="downloading", progress=40.2, nodes=[
+        {"node_id": "2", "node_name": "gpu-2", "status": "downloading", "percentage": 40.2},
+        {"node_id": "1", "node_name": "gpu-1", "status": "success", "percentage": 100}])
+    operation("whisper", status="failed", error="no such backend")
+
+
+@pytest.fixture(scope="module")
+def site(_stack):
+    _stack.empty()
+    begin_loads(_stack)
+    begin_installations(_stack)
+    wait_until(lambda: len(_stack.operations()) == 4, "all of the site's operations")
+    return _stack
+
+
+def test_there_are_twenty_questions_and_each_is_one_line():
+    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 21))
+    assert all(command.count("\n") == 1 and command.startswith("curl ") for _, _, command, _ in QUESTIONS)
+
+
+# In the order of the page: later lines change what earlier ones show.
+@pytest.mark.parametrize("number, question, command, answer", QUESTIONS, ids=[number for number, *_ in QUESTIONS])
+def test_the_line_answers_its_question(site, number, question, command, answer):
+    done = subprocess.run(["bash", "-o", "pipefail", "-euc", command], env={"PATH": "/usr/bin:/bin", **site.env}, capture_output=True, text=True,
+                          timeout=HANG_S, check=False)
+    assert done.returncode == 0, (question, done.stderr)
+    expected = ".*".join(re.escape(piece) for piece in answer.rstrip("\n").split("..."))
+    assert re.fullmatch(expected, done.stdout.rstrip("\n")), (question, done.stdout)
+
+
+def test_the_eta_of_question_6_is_a_number(site):
+    def eta():
+        return site.get("/api/v1/load-jobs/llama-3").json().get("eta_seconds")
+    assert wait_until(eta, "an eta, one second after the first bytes") > 0
+
+
+def test_every_metric_is_in_the_guide_with_its_meaning(site):
+    described = dict(re.findall(r"^\| `(\w+)` \| \w+ \| [^|]*\| (.*) \|$", GUIDE, re.M))
+    text = site.get("/metrics").text
+    assert described == dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.M))
