@@ -161,7 +161,10 @@ static void existing_tables_keep_their_shape_and_rows(void **state)
     assert_value(SHAPE, before);
     assert_value(
         "SELECT tracking_key || status FROM model_load_jobs, gallery_operations", "mpending");
-    assert_value("SELECT count(*) FROM pg_constraint WHERE contype = 'f'", "0");
+    assert_value(
+        "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND ARRAY[conrelid, confrelid]"
+        " && ARRAY['model_load_jobs'::regclass::oid, 'gallery_operations'::regclass::oid]",
+        "0");
 }
 
 static void read_only_makes_the_side_tables_and_nothing_else(void **state)

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_STORE_INTENT_H
+#define WB_STORE_INTENT_H
+
+/* Release intents: machines to be given back, retried for ever, visible until done. They have leases of their
+ * own, since their job may be long gone. (The other kinds are settled by whoever holds their job: job_run.h.)
+ * Jobs contract section 5, "Intents". Errors are those of db.h. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "db/db.h"
+#include "model/job.h"
+#include "store/job_run.h"
+
+extern const struct db_stmts INTENT_STMTS;
+
+struct release {
+    int64_t id;
+    int64_t lease_epoch;
+    char job_id[UUID_SIZE];
+    int64_t pool_id;
+    int64_t attempt; /* of the job: its machines are those of provision_name(.., job_id, attempt) */
+    int64_t tries;   /* this one included */
+    int64_t created_us;
+    int64_t next_us;
+    const char *provision_key;
+    const char *provider;
+    const char *region;
+    const char *details_json; /* of the provision row: what is known to have been got */
+    const char *error;        /* of the last attempt */
+};
+struct releases {
+    struct release *release;
+    size_t n;
+    int64_t now_us;
+    struct db_rows rows;
+};
+#define RELEASES_INIT \
+    { \
+        .release = NULL, .n = 0, .now_us = 0, .rows = DB_ROWS_INIT \
+    }
+void releases_free(struct releases *r);
+#define cleanup_releases __attribute__((cleanup(releases_free)))
+
+/* Leases up to limit open release intents that are due and that nobody holds, oldest due first, for
+ * RUN_LEASE_MS; SKIP LOCKED, as run_claim(). Sets the provision row to releasing. */
+int release_claim(struct db *db, struct run_pools pools, const char *owner, int64_t limit,
+    struct releases *out, struct err *e) WARN_UNUSED;
+
+/* Done: the intent is closed, and the provision row becomes released. 1 when it is no longer
+ * held, or was asked for again meanwhile: nothing is written, it is done once more. */
+int release_done(struct db *db, const struct release *r, struct err *e) WARN_UNUSED;
+
+/* Failed: again after delay_ms; the provision row becomes release_failed. 1 as above. */
+int release_retry(struct db *db, const struct release *r, const char *error, int64_t delay_ms,
+    struct err *e) WARN_UNUSED;
+
+int release_renew(
+    struct db *db, const struct release *const *r, size_t n, struct err *e) WARN_UNUSED;
+
+/* The open ones, oldest first, held or not: what operators see. */
+int release_backlog(struct db *db, int64_t limit, struct releases *out, struct err *e) WARN_UNUSED;
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_STORE_PLAN_H
+#define WB_STORE_PLAN_H
+
+/* A plan: one transaction on the connection that renews the lease, just after a renewal, under 2 s.
+ * plan_begin() holds the pool's lease row FOR SHARE, so that nobody takes over until the end, and reads the
+ * snapshot; the policy decides; plan_commit() writes. Jobs contract section 5, reference 5.2.
+ *
+ *     cleanup_plan struct plan p = PLAN_INIT;
+ *     int lost = plan_begin(db, &lease, &ask, &p, e);      -- 1: no longer ours, step down
+ *     policy(&p.snapshot, &decisions);
+ *     ... build what each planned job needs: p.snapshot.job[i].request_json ...
+ *     plan_commit(&p, orders, n, &result, e);
+ */
+#include "db/db.h"
+#include "model/policy.h"
+#include "store/planner_lease.h"
+
+extern const struct db_stmts PLAN_STMTS;
+
+struct plan_ask {
+    int64_t max_provisioning;
+    int64_t jobs;       /* most candidates to look at */
+    bool with_requests; /* fill request_json of the candidates */
+};
+
+struct plan {
+    struct policy_snapshot snapshot; /* quotas and the catalog are the caller's to add */
+    struct db *db;
+    const struct lease *lease;
+    struct db_txn txn;
+    struct policy_job *job;
+    struct policy_tenant *tenant;
+    struct db_rows jobs;
+    struct db_rows tenants;
+    int64_t began_ns;
+};
+#define PLAN_INIT \
+    { \
+        .db = NULL, .lease = NULL, .txn = DB_TXN_INIT, .job = NULL, .tenant = NULL, \
+        .jobs = DB_ROWS_INIT, .tenants = DB_ROWS_INIT \
+    }
+void plan_end(struct plan *p); /* rolls back what is not committed */
+#define cleanup_plan __attribute__((cleanup(plan_end)))
+
+/* 0; 1 when the lease is not ours (holder and epoch), or has expired. Candidates: queued, due, not past their
+ * queue deadline. Locks: the lease row FOR SHARE; job rows only at the commit. */
+int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask, struct plan *out,
+    struct err *e) WARN_UNUSED;
+
+/* A decision with what it takes to carry it out. */
+struct plan_order {
+    const struct policy_job *job; /* of the snapshot */
+    enum policy_verdict verdict;
+    const char *spec_json;  /* PLAN: what to provision, kept in the provision row */
+    const char *error_code; /* DEFER: why, kept on the job */
+    const char *error;
+    int64_t delay_ms; /* DEFER */
+};
+
+struct plan_result {
+    int64_t planned;
+    int64_t deferred;
+    int64_t gone; /* cancelled or expired meanwhile: passed over */
+};
+
+/* Writes the orders and commits: planned jobs get attempt + 1, the provision key <job id>:<attempt>, a pending
+ * provision row, the provision intent and an event with the lease's epoch; they are due for a claim at once.
+ * More than max_provisioning jobs in planned or resource_preparing is refused as ERR_INTERNAL (a defect of the
+ * policy). ERR_UNAVAILABLE and ERR_TIMEOUT of the commit itself leave it open whether it happened: step down. */
+int plan_commit(struct plan *p, const struct plan_order *order, size_t n, struct plan_result *out,
+    struct err *e) WARN_UNUSED;
+
+#endif
