@@ -6,7 +6,10 @@
  * the one table in options.def. Unknown sections or keys in the file are errors, as are values out
  * of range; unknown WB_ variables are not looked at (WB_URL and the like belong to others).
  * A text option whose name ends in _file names a file; for a SECRET option x also x_file=PATH is
- * accepted and read at start, its trailing newline removed. */
+ * accepted and read at start, its trailing newline removed.
+ *
+ * [pool NAME] sections, options in pool_options.def, may be there any number of times under different
+ * names. WB_POOL_NAME_KEY variables count for the pools of the file (and for `default` when it has none). */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +22,18 @@
 #define CONF_TYPE_INT    int64_t
 #define CONF_TYPE_BOOL   bool
 
+/* A [pool NAME] section: a provisioner and the policy that plans for it. */
+struct conf_pool {
+    char *name;
+#define OPT(section, key, type, dflt, min, max, help) CONF_TYPE_##type key;
+#include "base/pool_options.def"
+#undef OPT
+};
+
 struct conf {
+    struct conf_pool
+        *pool; /* in the file's order; at least one, "default" when the file has none */
+    size_t pools;
 #define OPT(section, key, type, dflt, min, max, help) CONF_TYPE_##type section##_##key;
 #include "base/options.def"
 #undef OPT
@@ -35,6 +49,9 @@ const char *conf_usual_path(void);
 int conf_load(struct conf *c, const char *path, struct err *e) WARN_UNUSED;
 void conf_free(struct conf *c);
 #define cleanup_conf __attribute__((cleanup(conf_free)))
+
+/* The pool of that name, or NULL. [planner] default_pool always names one. */
+const struct conf_pool *conf_pool_find(const struct conf *c, const char *name);
 
 /* The effective values as an ini file that conf_load() reads back; secrets as "***" in a comment,
  * so that the print can be shown to anyone. */

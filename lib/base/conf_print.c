@@ -5,9 +5,9 @@
 #include "base/conf.h"
 #include "base/conf_table.h"
 
-static void print_value(const struct conf *c, const struct conf_option *o, struct buf *out)
+static void print_value(const void *base, const struct conf_option *o, struct buf *out)
 {
-    const void *value = conf_at(c, o);
+    const void *value = conf_at(base, o);
 
     switch (o->type) {
     case CONF_SECRET:
@@ -35,6 +35,11 @@ void conf_print(const struct conf *c, struct buf *out)
             buf_printf(out, "%s[%s]\n", *section ? "\n" : "", o->section);
         section = o->section;
         print_value(c, o, out);
+    }
+    for (size_t p = 0; p < c->pools; p++) {
+        buf_printf(out, "\n[pool %s]\n", c->pool[p].name);
+        for (size_t i = 0; i < CONF_POOL_OPTION_COUNT; i++)
+            print_value(&c->pool[p], &CONF_POOL_OPTIONS[i], out);
     }
 }
 
@@ -66,11 +71,8 @@ static void print_type(const struct conf_option *o, struct buf *out)
     }
 }
 
-static void print_row(const struct conf_option *o, struct buf *out)
+static void print_row(const struct conf_option *o, const char *variable, struct buf *out)
 {
-    char variable[CONF_VARIABLE_SIZE];
-
-    conf_variable(o, "", variable);
     buf_printf(out, "| `%s` | ", o->key);
     print_type(o, out);
     buf_printf(out, *o->dflt ? " | `%s`" : " | %s", *o->dflt ? o->dflt : "empty");
@@ -81,9 +83,17 @@ static void print_row(const struct conf_option *o, struct buf *out)
     buf_puts(out, " |\n");
 }
 
+static void print_section(const char *section, struct buf *out)
+{
+    buf_printf(out,
+        "\n## [%s]\n\n| key | value | default | variable | meaning |\n|---|---|---|---|---|\n",
+        section);
+}
+
 void conf_markdown(struct buf *out)
 {
     const char *section = "";
+    char variable[CONF_VARIABLE_SIZE];
 
     buf_puts(out,
         "# Configuration\n\n"
@@ -94,10 +104,17 @@ void conf_markdown(struct buf *out)
     for (size_t i = 0; i < CONF_OPTION_COUNT; i++) {
         const struct conf_option *o = &CONF_OPTIONS[i];
         if (strcmp(section, o->section) != 0)
-            buf_printf(out,
-                "\n## [%s]\n\n| key | value | default | variable | meaning |\n|---|---|---|---|---|\n",
-                o->section);
+            print_section(o->section, out);
         section = o->section;
-        print_row(o, out);
+        conf_variable(o, "", variable);
+        print_row(o, variable, out);
     }
+    print_section("pool NAME", out);
+    for (size_t i = 0; i < CONF_POOL_OPTION_COUNT; i++) {
+        conf_pool_variable("NAME", &CONF_POOL_OPTIONS[i], variable);
+        print_row(&CONF_POOL_OPTIONS[i], variable, out);
+    }
+    buf_puts(out,
+        "\nA section for each pool, under names of 1 to 40 letters, digits, - and _. Without any there is one pool,\n"
+        "`default`. In the variable the name stands in capitals, - as _; it counts for pools that there are.\n");
 }
