@@ -4,15 +4,16 @@
 
 /* HTTP calls to APIs through libcurl: the one place that sets its policy. A struct http belongs to one
  * thread and keeps connections between calls. A call blocks until the answer is whole, its time is
- * over, or stop_fd becomes readable.
+ * over, or stop_fd becomes readable; the time holds for everything, looking up the host included.
  *
  * Policy: http and https only; no redirects (a 3xx is the answer); no signals; certificates verified
- * (ca_file instead of the system's when given); connecting has its own limit; a stalled transfer ends
- * early; the body has a maximum; no cookies, no .netrc; Expect: 100-continue is never sent.
+ * (by ca_file instead of the system's when given); connecting has a limit of its own; the body has a
+ * maximum; no cookies, no .netrc, no user in the URL; Expect: 100-continue is never sent.
  *
  * Errors of a call (an answer of any status is no error): ERR_TIMEOUT, ERR_UNAVAILABLE (cannot
  * connect or resolve, TLS refused, connection broken, told to stop), ERR_TOO_LARGE (the answer),
- * ERR_INVALID (the URL), ERR_INTERNAL. The table is in http_map.c. Texts name neither URL nor secret. */
+ * ERR_INVALID (the URL or the secret cannot be sent), ERR_INTERNAL. The table is in http_map.c. Texts
+ * name neither URL nor secret. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -67,14 +68,15 @@ enum { HTTP_REQUEST_ID_SIZE = 80 };
 struct http_answer {
     int status; /* 0: no answer */
     enum http_sent sent;
-    int64_t retry_after_ms;                /* Retry-After, seconds or date; -1: none */
+    bool stopped;           /* by stop_fd */
+    int64_t retry_after_ms; /* Retry-After, seconds or date, at most an hour; 0: none */
     char request_id[HTTP_REQUEST_ID_SIZE]; /* x-request-id, printable; "" none */
     struct buf body;
 };
 #define HTTP_ANSWER_INIT \
     { \
-        .status = 0, .sent = HTTP_NOT_SENT, .retry_after_ms = -1, .request_id = "", \
-        .body = BUF_INIT(HTTP_BODY_MAX) \
+        .status = 0, .sent = HTTP_NOT_SENT, .stopped = false, .retry_after_ms = 0, \
+        .request_id = "", .body = BUF_INIT(HTTP_BODY_MAX) \
     }
 void http_answer_fini(struct http_answer *a);
 #define cleanup_http_answer __attribute__((cleanup(http_answer_fini)))
@@ -98,7 +100,8 @@ bool http_url(char *out, size_t size, const char *base, const char *path);
 /* Appends text percent-encoded as one path segment or query value (RFC 3986 unreserved stay). */
 void http_url_escape(struct buf *out, const char *text);
 
-/* A foreign text made fit for logs and rows: printable, the secret (NULL: none) blanked out, cut. */
+/* A foreign text made fit for logs and rows: whole UTF-8 without control characters, "***" in place of
+ * the secret (NULL: none), cut at a whole character. */
 void http_quote(char *out, size_t size, const char *text, const char *secret);
 
 #endif
