@@ -69,7 +69,7 @@ bool gallery_overlay_is_sane(const struct gallery_overlay *o)
 
 int gallery_id_check(const char *id, struct err *e)
 {
-    if (key_check(id, e) < 0)
+    if (key_check_named("id", id, e) < 0)
         return -1;
     if (str_utf8_length(id) > GALLERY_ID_MAX)
         return err_set(e, ERR_INVALID, "id: longer than %d characters", GALLERY_ID_MAX);

@@ -29,18 +29,23 @@ static bool has_dot_segment(const char *key)
     }
 }
 
-int key_check(const char *key, struct err *e)
+int key_check_named(const char *name, const char *key, struct err *e)
 {
     size_t size = strnlen(key, KEY_MAX_BYTES + 1);
     if (size == 0)
-        return err_set(e, ERR_INVALID, "key: must not be empty");
+        return err_set(e, ERR_INVALID, "%s: must not be empty", name);
     if (size > KEY_MAX_BYTES)
-        return err_set(e, ERR_INVALID, "key: longer than %d bytes", KEY_MAX_BYTES);
+        return err_set(e, ERR_INVALID, "%s: longer than %d bytes", name, KEY_MAX_BYTES);
     if (!str_utf8_valid(key, size))
-        return err_set(e, ERR_INVALID, "key: not valid UTF-8");
+        return err_set(e, ERR_INVALID, "%s: not valid UTF-8", name);
     if (has_control(key))
-        return err_set(e, ERR_INVALID, "key: holds a control character");
+        return err_set(e, ERR_INVALID, "%s: holds a control character", name);
     if (has_dot_segment(key))
-        return err_set(e, ERR_INVALID, "key: holds a dot segment");
+        return err_set(e, ERR_INVALID, "%s: holds a dot segment", name);
     return 0;
+}
+
+int key_check(const char *key, struct err *e)
+{
+    return key_check_named("key", key, e);
 }

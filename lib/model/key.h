@@ -13,5 +13,7 @@ enum { KEY_MAX_BYTES = 255 };
 /* 0, or -1 with ERR_INVALID that says what is wrong with the key (dot segments are "." and ".."
  * between slashes or as the whole key). */
 int key_check(const char *key, struct err *e) WARN_UNUSED;
+/* The same of a text that is called something else. */
+int key_check_named(const char *name, const char *key, struct err *e) WARN_UNUSED;
 
 #endif

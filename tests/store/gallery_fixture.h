@@ -3,7 +3,11 @@
 #define WB_GALLERY_FIXTURE_H
 
 /* What the tests of gallery operations add to load_fixture.h: rows as an existing LocalAI writes them. */
+#include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 #include <stdlib.h>
 
 #include "base/mem.h"

@@ -24,6 +24,8 @@ enum { MAX = 8 };
 struct scene {
     struct load_row row[MAX];
     struct overlay overlay[MAX];
+    struct gallery_row op_row[MAX];
+    struct gallery_overlay op_overlay[MAX];
     struct ops_input in;
     struct ops_list out;
 };
@@ -36,9 +38,12 @@ static inline struct scene *scene(void **state)
 static inline int set_up(void **state)
 {
     struct scene *s = test_calloc(1, sizeof(*s));
-    s->in = (struct ops_input){
-        .row = s->row, .overlay = s->overlay, .rows_now_us = NOW, .postgres_up = true
-    };
+    s->in = (struct ops_input){ .row = s->row,
+        .overlay = s->overlay,
+        .gallery_row = s->op_row,
+        .gallery_overlay = s->op_overlay,
+        .rows_now_us = NOW,
+        .postgres_up = true };
     *state = s;
     return 0;
 }
@@ -104,6 +109,45 @@ static inline struct overlay *add_claimed_overlay(
 {
     struct overlay *o = add_overlay(s, key);
     o->claim = claim;
+    return o;
+}
+
+/* A backend's installation at 25 % that changed 5 s ago. */
+static inline struct gallery_op an_op(const char *id)
+{
+    return (struct gallery_op){ .id = id,
+        .element_name = "llama-cpp",
+        .cache_key = "localai@llama-cpp",
+        .op_type = "backend_install",
+        .status = GALLERY_DOWNLOADING,
+        .is_backend_op = true,
+        .cancellable = true,
+        .progress = 25.9,
+        .phase = "pull",
+        .message = "row",
+        .error = "",
+        .file_name = "layer",
+        .current_bytes = 25,
+        .total_bytes = 100 };
+}
+
+static inline struct gallery_row *add_op(struct scene *s, const char *id)
+{
+    struct gallery_row *r = &s->op_row[s->in.gallery_rows++];
+    *r = (struct gallery_row){ .op = an_op(id), .created_us = AGO(60), .updated_us = AGO(5) };
+    return r;
+}
+
+/* A fresh overlay of it at 40 %, newer than the row. */
+static inline struct gallery_overlay *add_op_overlay(struct scene *s, const char *id)
+{
+    struct gallery_overlay *o = &s->op_overlay[s->in.gallery_overlays++];
+    *o = (struct gallery_overlay){ .op = an_op(id), .stamp_us = AGO(1) };
+    o->op.progress = 40;
+    o->op.phase = "unpack";
+    o->op.message = "overlay";
+    o->op.current_bytes = 40;
+    o->op.total_bytes = 101;
     return o;
 }
 
