@@ -18,28 +18,28 @@
 
 enum { POLL_MAX_AGE_MS = 400, POLL_WAIT_MS = 300, ANSWER_MAX = 128 << 20 };
 
-/* Other machines refresh within a period anyway if this does not reach them. */
+/* Other machines refresh within a period anyway if this does not reach them. Without the mapping (a CGI of another
+ * user) no machine is named: all take it for another's, this one too. */
 static void tell_machines(struct web_req *req, const char *what)
 {
     char text[64];
     struct err ignored = ERR_INIT;
-    (void)str_format(text, sizeof(text), "%s%s", req->shared->machine_id, what);
+    (void)str_format(
+        text, sizeof(text), "%s%s", req->shared == NULL ? "" : req->shared->machine_id, what);
     (void)!changes_publish(req->kv, text, &ignored);
 }
 
 void operations_changed(struct web_req *req)
 {
-    if (req->shared == NULL)
-        return;
-    shared_bump(req->shared);
+    if (req->shared != NULL)
+        shared_bump(req->shared);
     tell_machines(req, "");
 }
 
 void operations_rows_changed(struct web_req *req)
 {
-    if (req->shared == NULL)
-        return;
-    shared_bump_rows(req->shared);
+    if (req->shared != NULL)
+        shared_bump_rows(req->shared);
     tell_machines(req, CHANGED_ROWS);
 }
 
@@ -129,11 +129,17 @@ int get_operations(struct web_req *req, struct web_reply *reply, struct err *e)
     return 0;
 }
 
+/* A CGI process connects anew for each poll, and knows nothing to say instead of what a store did not say. */
+static int64_t poll_timeout_ms(const struct web_context *w)
+{
+    return w->cgi ? w->conf->db_timeout_ms : w->conf->operations_store_timeout_ms;
+}
+
 static int start(const struct web_context *w, void **out, struct err *e)
 {
     struct operations_app *app = mem_calloc(1, sizeof(*app));
     pthread_mutex_init(&app->ask_lock, NULL);
-    app->source = poll_source_new(w->conf, "weighbridge-operations/poll");
+    app->source = poll_source_new(w->conf, "weighbridge-operations/poll", poll_timeout_ms(w));
     if (w->shared == NULL || w->cgi) {
         *out = app;
         return 0;

@@ -47,10 +47,10 @@ struct poll_source {
     bool redis_up;
 };
 
-struct poll_source *poll_source_new(const struct conf *conf, const char *name)
+struct poll_source *poll_source_new(const struct conf *conf, const char *name, int64_t timeout_ms)
 {
     struct poll_source *p = mem_calloc(1, sizeof(*p));
-    p->timeout_ms = conf->operations_store_timeout_ms;
+    p->timeout_ms = timeout_ms;
     breaker_init(&p->db_breaker);
     breaker_init(&p->kv_breaker);
     p->stmts[0] = LOAD_JOB_STMTS;

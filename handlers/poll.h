@@ -31,8 +31,9 @@ static inline void poll_source_free_p(struct poll_source **p)
 }
 #define cleanup_poll_source __attribute__((cleanup(poll_source_free_p)))
 
-/* name: application_name and client name of its connections. conf is borrowed. */
-struct poll_source *poll_source_new(const struct conf *conf, const char *name)
+/* name: application_name and client name of its connections. timeout_ms: how long a store may take before it
+ * counts as down. conf is borrowed. */
+struct poll_source *poll_source_new(const struct conf *conf, const char *name, int64_t timeout_ms)
     OWNED_BY(poll_source_free);
 
 /* What a refresh came to. head has unavailable, etag and degraded filled in. */

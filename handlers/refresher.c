@@ -266,7 +266,8 @@ int refresher_start(
     r->snapshots = s;
     r->answer.body = (struct buf)BUF_INIT(BODY_MAX);
     r->state = (struct buf)BUF_INIT(STATE_MAX);
-    r->source = poll_source_new(conf, "weighbridge-operations/refresher");
+    r->source = poll_source_new(
+        conf, "weighbridge-operations/refresher", conf->operations_store_timeout_ms);
     r->stop_fd = stop_event_fd(e);
     if (r->stop_fd < 0 || start_thread(&r->refresh_thread, refresh_main, r, "refresher", e) < 0) {
         refresher_free(r);

@@ -322,10 +322,11 @@ start_nginx() {
     port >"$VAR/port.new"
     mv "$VAR/port.new" "$VAR/port"
     ((EUID == 0)) && user='user root;'
-    cp "$ROOT"/nginx/*.conf "$VAR/nginx/"
+    mkdir -p "$VAR/nginx/weighbridge"
+    cp "$ROOT"/nginx/*.conf "$VAR/nginx/weighbridge/"
     sed -e "s|@USER@|$user|" -e "s|@WORKERS@|${WB_DEV_NGINX_WORKERS:-2}|" -e "s|@PORT@|$(port)|" \
         "$ROOT/nginx/dev.conf.in" >"$VAR/nginx/nginx.conf"
-    sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge.conf"
+    sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge/weighbridge.conf"
     mkdir -p "$VAR/nginx/tmp"
     rm -f "$VAR/nginx/nginx.pid"
     launch nginx nginx -p "$(home_of nginx)/" -c nginx.conf -e error.log -g 'daemon off;'
