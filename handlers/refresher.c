@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "base/stop.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "base/wait.h"
 #include "handlers/operations_app.h"
 #include "handlers/poll.h"
@@ -27,7 +28,6 @@ enum {
         100, /* a change that nobody published for so long: whoever has the lease is not well */
     MIN_GAP_MS = 4, /* between two refreshes, however many changes there are */
     RETRY_MS = 50,  /* after a snapshot that could not be written */
-    STACK_SIZE = 1 << 20,
     LISTEN_RETRY_MS = 1000,
     LISTEN_MS = 60000,
     STATE_MAX = 256 << 20,
@@ -224,20 +224,6 @@ static void *listen_main(void *ctx)
     return NULL;
 }
 
-static int start_thread(
-    pthread_t *t, void *(*fn)(void *), void *ctx, const char *name, struct err *e)
-{
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_SIZE);
-    int rc = pthread_create(t, &attr, fn, ctx);
-    pthread_attr_destroy(&attr);
-    if (rc != 0)
-        return err_set(e, ERR_INTERNAL, "no thread %s: error %d", name, rc);
-    pthread_setname_np(*t, name);
-    return 0;
-}
-
 static void refresher_free(struct refresher *r)
 {
     if (r->stop_fd >= 0)
@@ -269,11 +255,11 @@ int refresher_start(
     r->source = poll_source_new(
         conf, "weighbridge-operations/refresher", conf->operations_store_timeout_ms);
     r->stop_fd = stop_event_fd(e);
-    if (r->stop_fd < 0 || start_thread(&r->refresh_thread, refresh_main, r, "refresher", e) < 0) {
+    if (r->stop_fd < 0 || thread_start(&r->refresh_thread, refresh_main, r, "refresher", e) < 0) {
         refresher_free(r);
         return -1;
     }
-    if (start_thread(&r->listen_thread, listen_main, r, "changes", e) < 0) {
+    if (thread_start(&r->listen_thread, listen_main, r, "changes", e) < 0) {
         ask_to_stop(r);
         pthread_join(r->refresh_thread, NULL);
         refresher_free(r);

@@ -12,10 +12,11 @@
 #include "base/metrics.h"
 #include "base/stop.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "fcgi/fcgi_req_internal.h"
 #include "fcgi/fcgi_set_internal.h"
 
-enum { STACK_SIZE = 1 << 20, EVENTS = 16 };
+enum { EVENTS = 16 };
 
 /* One thread leads: it takes events, several at a time, and serves them one after the other, so that
  * under load nobody has to be woken for a request. Before it may wait for anything (a store, a slow
@@ -227,19 +228,11 @@ static int start(struct worker *w, struct set *s, int index, struct err *e)
     w->feed.fd = -1;
     w->window = mem_kept(mem_alloc(FCGI_PEEK_WINDOW));
     (void)FCGX_InitRequest(&w->fcgx, -1, 0);
-    pthread_attr_t attr;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-    errno = pthread_create(&w->thread, &attr, work, w);
-    int failed = errno;
-    (void)pthread_attr_destroy(&attr);
-    errno = failed;
-    if (failed != 0)
-        return err_errno(e, ERR_INTERNAL, "cannot start a request thread");
-    w->started = true;
-    char name[16];
+    char name[THREAD_NAME_SIZE];
     (void)str_format(name, sizeof name, "request-%d", index);
-    (void)pthread_setname_np(w->thread, name);
+    if (thread_start(&w->thread, work, w, name, e) < 0)
+        return -1;
+    w->started = true;
     return 0;
 }
 

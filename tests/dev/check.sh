@@ -6,7 +6,7 @@
 # counted with `count`; one that ends badly without having counted a failure counts as one.
 
 PASSED=0 FAILED=0 SKIPPED=0
-THREAD_TESTS="test_fcgi_set test_snapshot test_supervisor test_wait test_breaker test_metrics test_log test_jx"
+THREAD_TESTS="test_fcgi_set test_snapshot test_supervisor test_wait test_breaker test_metrics test_log test_jx test_crew"
 
 cmd_check() {
     local long=''

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/policies.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { ENTRIES_MAX = 64 };
+
+static struct policy_entry entries[ENTRIES_MAX];
+static size_t count;
+static bool frozen;
+
+static struct policy_entry *find(const char *provisioner, const char *policy)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(entries[i].provisioner, provisioner) == 0 &&
+            strcmp(entries[i].policy, policy) == 0)
+            return &entries[i];
+    }
+    return NULL;
+}
+
+void policies_register(const struct policy_entry *entry)
+{
+    struct policy_entry *place = find(entry->provisioner, entry->policy);
+
+    assert(!frozen);
+    if (place == NULL) {
+        assert(count < ENTRIES_MAX);
+        place = &entries[count++];
+    }
+    *place = *entry;
+}
+
+void policies_register_builtin(void)
+{
+    static const char *const PROVISIONERS[] = { "local", "kubernetes", "aws", "lambdaCloud",
+        "runpod" };
+
+    for (size_t i = 0; i < sizeof PROVISIONERS / sizeof PROVISIONERS[0]; i++)
+        policies_register(
+            &(struct policy_entry){ PROVISIONERS[i], "simple", policy_simple, false });
+}
+
+void policies_freeze(void)
+{
+    frozen = true;
+}
+
+const struct policy_entry *policies_find(const char *provisioner, const char *policy)
+{
+    return find(provisioner, policy);
+}
