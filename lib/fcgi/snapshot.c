@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "base/wait.h"
 
-enum { MAP_TRIES = 64, POLL_NOTE_MS = 50, TAG_LEN = 8, NAME_SIZE = 128 };
+enum { READ_TRIES = 64, POLL_NOTE_MS = 50, TAG_LEN = 8, NAME_SIZE = 128 };
 
 static void lock_release_(pthread_mutex_t **m)
 {
@@ -76,21 +76,22 @@ void snapshot_put(struct snapshot *snap)
 {
     if (!snap || atomic_fetch_sub(&snap->refs, 1) != 1)
         return;
-    snapshot_file_close(snap);
+    free(snap->bytes);
+    free(snap);
 }
 
-/* The lock is held while the file is mapped: those who wait for it need just this file. Between reading
+/* The lock is held while the file is read: those who wait for it need just this file. Between reading
  * the ticket and opening its file the file may have been replaced; then there is a newer ticket. */
 struct snapshot *snapshot_current(struct snapshots *s)
 {
     GUARD(&s->lock);
-    for (int i = 0; i < MAP_TRIES; i++) {
+    for (int i = 0; i < READ_TRIES; i++) {
         uint64_t ticket = atomic_load(&s->shared->ticket);
         if (ticket == 0)
             return NULL;
         if (!s->current || s->current->head->ticket != ticket) {
             struct snapshot *snap = NULL;
-            if (snapshot_file_open(s, ticket, &snap) != 0) {
+            if (snapshot_file_read(s, ticket, &snap) != 0) {
                 if (atomic_load(&s->shared->ticket) == ticket)
                     return NULL;
                 continue;

@@ -3,11 +3,11 @@
 #define WB_SNAPSHOT_H
 
 /* One immutable snapshot of the operations for all processes of a machine. Each is a file of its own in
- * the runtime folder, mapped read-only by who serves it (or copied, if it is small), so the kernel
- * counts the references and a killed process leaves nothing behind; the shared mapping names the current
- * one by its ticket. A refresher that was frozen cannot publish over a newer one: publishing compares the
- * ticket it began from. So polls spread over processes never see time run backwards. Operations contract,
- * section 3, "Freshness". */
+ * the runtime folder that each process reads once: a killed process leaves nothing locked, and what
+ * becomes of the file later harms nobody. The shared memory names the current one by its ticket. A
+ * refresher that was frozen cannot publish over a newer one: publishing compares the ticket it began
+ * from. So polls spread over processes never see time run backwards. Operations contract, section 3,
+ * "Freshness". */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,8 +35,7 @@ struct snapshot {
     const struct snapshot_head *head;
     const char *body;
     const void *state; /* aligned to 8 bytes */
-    size_t size;
-    bool mapped; /* or a copy in the heap */
+    char *bytes;       /* owned: the whole file */
     atomic_int refs;
 };
 

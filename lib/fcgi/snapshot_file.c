@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -16,9 +16,6 @@
 
 /* head, body, padding, state: what a successor reads of the state may need alignment. */
 enum { PARTS = 4, STATE_ALIGN = 8, FILE_MODE = 0640 };
-
-/* Up to here copying a file costs less than mapping and unmapping it. */
-enum { COPY_MAX = 256 << 10 };
 #define ORPHAN_US (60 * US_PER_S)
 
 static size_t padding(uint64_t body_size)
@@ -63,7 +60,7 @@ static void *unconst(const void *p)
     return (void *)(uintptr_t)p; /* struct iovec serves reads too */
 }
 
-/* A file that is there is a stranger's: it may be mapped, so it is unlinked and not rewritten. */
+/* A file that is there is a stranger's: it may be being read, so it is unlinked and not rewritten. */
 static int create(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
@@ -124,81 +121,47 @@ static bool head_fits(
            h->degraded[SNAPSHOT_DEGRADED_SIZE - 1] == '\0';
 }
 
+/* All size bytes from the start of fd. */
 static int read_all(int fd, char *to, size_t size)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = read(fd, to + done, size - done);
+    for (size_t at = 0; at < size;) {
+        ssize_t n = pread(fd, to + at, size - at, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return -1;
-        done += (size_t)n;
+        at += (size_t)n;
     }
     return 0;
 }
 
-/* The bytes of the file. *mapped tells whether they are to be unmapped or freed. */
-static int get_bytes(int fd, size_t size, const void **out, bool *mapped)
-{
-    *mapped = size > COPY_MAX;
-    if (*mapped) {
-        void *map = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-        if (map == MAP_FAILED)
-            return -1;
-        *out = map;
-        return 0;
-    }
-    cleanup_free char *copy = mem_alloc(size);
-    if (read_all(fd, copy, size) != 0)
-        return -1;
-    *out = STEAL(copy);
-    return 0;
-}
-
-static void release(const void *bytes, size_t size, bool mapped)
-{
-    void *p = unconst(bytes);
-    if (mapped)
-        munmap(p, size);
-    else
-        free(p);
-}
-
-int snapshot_file_open(const struct snapshots *s, uint64_t ticket, struct snapshot **out)
+/* Copied and not mapped, large ones too: a mapped file that somebody truncates kills its readers by SIGBUS. */
+int snapshot_file_read(const struct snapshots *s, uint64_t ticket, struct snapshot **out)
 {
     char path[PATH_MAX];
+    struct snapshot_head head;
+    struct stat st;
     if (file_path(s, ticket, path) != 0)
         return 1;
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-        st.st_size < (off_t)sizeof(struct snapshot_head))
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(head) ||
+        read_all(fd, (char *)&head, sizeof(head)) != 0)
         return 1;
     size_t size = (size_t)st.st_size;
-    bool mapped = false;
-    const void *bytes = NULL;
-    if (get_bytes(fd, size, &bytes, &mapped) != 0)
+    if (!head_fits(s, &head, ticket, size))
         return 1;
-    const struct snapshot_head *head = bytes;
-    if (!head_fits(s, head, ticket, size)) {
-        release(head, size, mapped);
+    cleanup_free char *bytes = mem_alloc(size);
+    if (read_all(fd, bytes, size) != 0)
         return 1;
-    }
+    memcpy(bytes, &head, sizeof(head)); /* what was checked */
     struct snapshot *snap = mem_calloc(1, sizeof(*snap));
-    snap->head = head;
-    snap->body = (const char *)(head + 1);
-    snap->state = snap->body + head->body_size + padding(head->body_size);
-    snap->size = size;
-    snap->mapped = mapped;
+    snap->bytes = STEAL(bytes);
+    snap->head = (const void *)snap->bytes;
+    snap->body = snap->bytes + sizeof(head);
+    snap->state = snap->body + head.body_size + padding(head.body_size);
     atomic_init(&snap->refs, 1);
     *out = snap;
     return 0;
-}
-
-void snapshot_file_close(struct snapshot *snap)
-{
-    release(snap->head, snap->size, snap->mapped);
-    free(snap);
 }
 
 void snapshot_file_unlink(const struct snapshots *s, uint64_t ticket)

@@ -26,13 +26,9 @@ int snapshot_file_write(const struct snapshots *s, uint64_t ticket,
     const struct snapshot_head *head, const struct snapshot_parts *parts,
     struct err *e) WARN_UNUSED;
 
-/* Opens the file of ticket (a small one is copied, a large one mapped), with one reference. 0, or 1 when
- * it is not there or makes no sense. */
-int snapshot_file_open(
+/* Reads the file of ticket, with one reference. 0, or 1 when it is not there or makes no sense. */
+int snapshot_file_read(
     const struct snapshots *s, uint64_t ticket, struct snapshot **out) WARN_UNUSED;
-
-/* When the last reference is gone. */
-void snapshot_file_close(struct snapshot *snap);
 
 void snapshot_file_unlink(const struct snapshots *s, uint64_t ticket);
 

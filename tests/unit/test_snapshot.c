@@ -71,7 +71,6 @@ static void an_empty_body_can_be_published(void **state)
     place_assert_serves(p->view, "");
 }
 
-/* Small files are copied and large ones mapped. */
 static void large_and_small_are_read_alike(void **state)
 {
     struct place *p = *state;
@@ -90,7 +89,7 @@ static void large_and_small_are_read_alike(void **state)
     }
 }
 
-static void threads_of_a_process_share_one_file(void **state)
+static void threads_of_a_process_share_one_copy(void **state)
 {
     struct place *p = *state;
     place_publish(p->view, "x");
@@ -244,6 +243,11 @@ static void patch(const char *path, size_t offset, uint64_t value)
     close(fd);
 }
 
+static void make_huge(const char *path)
+{
+    assert_int_equal(truncate(path, INT64_C(1) << 42), 0);
+}
+
 static void claim_huge_body(const char *path)
 {
     patch(path, offsetof(struct snapshot_head, body_size), UINT64_MAX);
@@ -283,7 +287,8 @@ static void a_damaged_file_is_not_served_and_crashes_nobody(void **state)
 {
     struct place *p = *state;
     void (*const damages[])(const char *) = { halve, cut_head, claim_huge_body, claim_huge_state,
-        claim_sizes_that_wrap, forge_magic, forge_ticket, unterminate_etag, place_remove };
+        claim_sizes_that_wrap, make_huge, forge_magic, forge_ticket, unterminate_etag,
+        place_remove };
     char body[10000];
     memset(body, 'x', sizeof(body) - 1);
     body[sizeof(body) - 1] = '\0';
@@ -297,6 +302,25 @@ static void a_damaged_file_is_not_served_and_crashes_nobody(void **state)
         assert_int_equal(place_publish(other, "whole again"), 0);
         place_assert_serves(other, "whole again");
         snapshots_close(other);
+    }
+}
+
+/* Whoever may write in the folder may do this to a file at any time. */
+static void a_file_that_is_damaged_while_it_is_served_harms_nobody(void **state)
+{
+    struct place *p = *state;
+    void (*const damages[])(const char *) = { halve, cut_head, make_huge, place_remove };
+    char body[10000];
+    memset(body, 'x', sizeof(body) - 1);
+    body[sizeof(body) - 1] = '\0';
+    for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+        place_publish(p->view, body);
+        struct snapshot *snap = snapshot_current(p->view);
+        assert_int_equal(place_each_file(p, ".snap.", damages[i]), 1);
+        assert_memory_equal(snap->body, body, sizeof(body) - 1);
+        assert_int_equal(snap->head->body_size, sizeof(body) - 1);
+        snapshot_put(snap);
+        place_assert_serves(p->view, body);
     }
 }
 
@@ -350,7 +374,7 @@ int main(void)
         TEST(what_was_published_is_served_whole),
         TEST(an_empty_body_can_be_published),
         TEST(large_and_small_are_read_alike),
-        TEST(threads_of_a_process_share_one_file),
+        TEST(threads_of_a_process_share_one_copy),
         TEST(a_snapshot_in_use_stays_readable_when_it_is_replaced),
         TEST(min_generation_is_honoured),
         TEST(max_age_is_honoured),
@@ -359,6 +383,7 @@ int main(void)
         TEST(a_refresher_that_was_frozen_does_not_publish_over_a_newer_one),
         TEST(a_full_disk_keeps_the_old_snapshot),
         TEST(a_damaged_file_is_not_served_and_crashes_nobody),
+        TEST(a_file_that_is_damaged_while_it_is_served_harms_nobody),
         TEST(what_killed_refreshers_left_is_cleaned_but_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
