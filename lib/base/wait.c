@@ -31,7 +31,7 @@ int wait_fd(int fd, short events, int64_t deadline_ns)
     }
 }
 
-/* Not FUTEX_PRIVATE: the word lies in a mapping of several processes. */
+/* Not FUTEX_PRIVATE: the word lies in memory of several processes. */
 void wait_word(const _Atomic uint32_t *word, uint32_t seen, int64_t deadline_ns)
 {
     int64_t left_ns = deadline_ns - clock_mono_ns();

@@ -182,8 +182,8 @@ static bool is_left_over(
         return str_to_i64(name + prefix_len, 1, INT64_MAX, &ticket) == 0 &&
                (uint64_t)ticket < current;
     }
-    /* Another mapping's: of a boot before this one, or of a generation that is being replaced. Those
-     * who still use that can make a new one. */
+    /* Of other shared memory: of a service that has ended, or of a generation that is being replaced.
+     * Those who still use it can make a new one. */
     int64_t written_us = st->st_mtim.tv_sec * US_PER_S + st->st_mtim.tv_nsec / 1000;
     return strncmp(name, s->prefix, s->family_len) == 0 && clock_wall_us() - written_us > ORPHAN_US;
 }

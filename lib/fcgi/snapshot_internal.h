@@ -11,10 +11,10 @@
 struct snapshots {
     struct shared *shared; /* borrowed */
     char *dir;
-    char *prefix;      /* of the names of our files; another mapping's files have another */
-    size_t family_len; /* so much of prefix is common to all mappings of the service */
-    uint64_t magic;    /* of this mapping's snapshots: no file of another boot is taken for one */
-    uint64_t owner;    /* who we are in the lease */
+    char *prefix;      /* of the names of our files; those of other shared memory have another */
+    size_t family_len; /* so much of prefix is common to all of the service's */
+    uint64_t magic; /* of this memory's snapshots: no file of a service before is taken for one */
+    uint64_t owner; /* who we are in the lease */
     uint32_t wanted_seen; /* refresher's thread: requests answered so far */
     bool clean_due;       /* refresher's thread: a predecessor may have left files */
     pthread_mutex_t lock;
@@ -32,7 +32,7 @@ int snapshot_file_read(
 
 void snapshot_file_unlink(const struct snapshots *s, uint64_t ticket);
 
-/* Unlinks files older than the current ticket that are still there, and files of other mappings that
+/* Unlinks files older than the current ticket that are still there, and files of other shared memory that
  * have not been written for a minute. */
 void snapshot_file_clean(const struct snapshots *s, uint64_t current);
 

@@ -418,6 +418,8 @@ static void turn(struct supervisor *s)
     if (clock_mono_ns() >= s->tend_ns) {
         listener_tend(s->o->listener);
         notify_alive();
+        if (s->o->tend != NULL)
+            s->o->tend(s->o->ctx);
         s->tend_ns = clock_deadline(TEND_MS);
     }
     take_signals(s);

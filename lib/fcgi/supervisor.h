@@ -17,9 +17,11 @@ struct supervisor_options {
     int workers;
     char *const
         *argv; /* of the worker, argv[0] is a name; the executable is /proc/self/exe's path */
-    int64_t ready_ms; /* a worker that is not ready by then has failed */
-    int64_t stop_ms;  /* after TERM, workers still there by then get KILL */
-    int64_t drain_ms; /* after HUP, old workers still there by then get KILL */
+    int64_t ready_ms;        /* a worker that is not ready by then has failed */
+    int64_t stop_ms;         /* after TERM, workers still there by then get KILL */
+    int64_t drain_ms;        /* after HUP, old workers still there by then get KILL */
+    void (*tend)(void *ctx); /* called about once a second; NULL: nothing else to look after */
+    void *ctx;
 };
 
 /* Environment variable that tells a worker the descriptor to write its ready byte to. */

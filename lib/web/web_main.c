@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "web/web_main.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/breaker.h"
@@ -33,6 +31,7 @@ struct process {
     struct auth *auth;
     struct shared *shared; /* NULL: none */
     char name[64];
+    char trouble[ERR_MSG_SIZE]; /* why the shared memory's file cannot be written; "": it can */
 };
 
 static void process_fini(struct process *p)
@@ -62,40 +61,23 @@ static int load(struct process *p, struct err *e)
     return auth_load(&p->conf, &p->auth, e);
 }
 
-static void attach_metrics(struct shared *shared)
-{
-    if (metrics_size() <= sizeof(shared->metrics))
-        metrics_attach(shared->metrics);
-}
-
-/* Without the mapping each request asks the stores itself: slower, and no less right. */
-static void map_shared(struct process *p)
+/* Without shared memory each request asks the stores itself: slower, and no less right. A CGI process
+ * often runs as another user: it joins the service's, but never makes one. */
+static void share(struct process *p, bool cgi)
 {
     struct err e = ERR_INIT;
-    if (mkdir(p->conf.runtime_dir, 0755) < 0 && errno != EEXIST)
-        log_warn(LOG_MSG("cannot make the runtime folder"), LOG_S("path", p->conf.runtime_dir));
-    if (shared_map(p->conf.runtime_dir, p->app->name, &p->shared, &e) < 0) {
-        log_warn(LOG_MSG("no shared memory"), LOG_S("error", e.msg));
-        p->shared = NULL;
-        return;
-    }
-    attach_metrics(p->shared);
-}
-
-/* A CGI process often runs as another user: it joins the service's mapping, but never makes one. */
-static void join_shared(struct process *p)
-{
-    char path[256];
-    struct err e = ERR_INIT;
-    if (str_format(path, sizeof(path), "%s/%s.shared", p->conf.runtime_dir, p->app->name) < 0 ||
-        access(path, R_OK | W_OK) < 0)
-        return;
-    if (shared_map(p->conf.runtime_dir, p->app->name, &p->shared, &e) < 0) {
+    struct shared *s = NULL;
+    const char *dir = p->conf.runtime_dir;
+    const char *name = p->app->name;
+    int rc = cgi ? shared_join(dir, name, &s, &e) : shared_open(dir, name, &s, &e);
+    if (rc < 0 && cgi)
         log_debug(LOG_MSG("no shared memory"), LOG_S("error", e.msg));
-        p->shared = NULL;
+    else if (rc < 0)
+        log_warn(LOG_MSG("no shared memory"), LOG_S("error", e.msg));
+    if (rc != 0)
         return;
-    }
-    attach_metrics(p->shared);
+    p->shared = s;
+    metrics_attach(s->metrics);
 }
 
 /* Memory holds tokens' hashes and the stores' passwords: it must not get into a core file. */
@@ -183,10 +165,9 @@ static int run_worker(struct process *p, bool cgi)
     if (load(p, &e) < 0)
         return fail(p, &e);
     stop_block();
-    if (cgi)
-        join_shared(p);
-    else
-        map_shared(p);
+    share(p, cgi);
+    if (!cgi)
+        metrics_join();
     context.shared = p->shared;
     breaker_init(&db_breaker);
     breaker_init(&kv_breaker);
@@ -214,6 +195,22 @@ static void spare_workers_gnutls(void)
     (void)setenv("GNUTLS_NO_IMPLICIT_INIT", "1", 0);
 }
 
+/* Once a second. One line for each loss, and one for each reason why it cannot be made good. */
+static void keep_shared(void *ctx)
+{
+    struct process *p = ctx;
+    struct err e = ERR_INIT;
+    if (p->shared == NULL)
+        return;
+    int rc = shared_keep_name(p->shared, p->conf.runtime_dir, p->app->name, &e);
+    if (rc > 0)
+        log_warn(LOG_MSG("the file that names the shared memory was lost and is there again"),
+            LOG_S("folder", p->conf.runtime_dir));
+    else if (rc < 0 && strcmp(p->trouble, e.msg) != 0)
+        log_warn(LOG_MSG("nobody new finds the shared memory"), LOG_S("error", e.msg));
+    (void)str_copy(p->trouble, sizeof(p->trouble), e.msg);
+}
+
 static int supervise(struct process *p, struct listener *listener, char *name, struct err *e)
 {
     char worker[] = "--worker";
@@ -227,6 +224,8 @@ static int supervise(struct process *p, struct listener *listener, char *name, s
         .ready_ms = READY_MS,
         .stop_ms = STOP_MS,
         .drain_ms = p->conf.fcgi_drain_ms + p->conf.fcgi_read_timeout_ms + STOP_MS,
+        .tend = keep_shared,
+        .ctx = p,
     };
     spare_workers_gnutls();
     return supervisor_run(&o, e);
@@ -251,7 +250,9 @@ static int run_supervisor(struct process *p, char *name)
     if (load(p, &e) < 0)
         return fail(p, &e);
     stop_block();
-    map_shared(p);
+    share(p, false);
+    if (p->shared != NULL)
+        shared_hand_on(p->shared, p->conf.runtime_dir, p->app->name);
     if (open_listener(p, &listener, &e) < 0 || supervise(p, &listener, name, &e) < 0)
         return fail(p, &e);
     return EXIT_SUCCESS;

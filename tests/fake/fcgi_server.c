@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -29,6 +28,7 @@
 #include "base/str.h"
 #include "base/wait.h"
 #include "fcgi/fcgi_set.h"
+#include "tests/fake/metrics_memory.h"
 
 /* What the child's handlers share. */
 struct acts {
@@ -176,9 +176,8 @@ static void be_server(const struct server *s, const struct server_options *o, in
 
 static void share_metrics(void)
 {
-    void *shared =
-        mmap(NULL, metrics_size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(shared, MAP_FAILED);
+    void *shared = metrics_memory();
+    assert_non_null(shared);
     metrics_attach(shared);
 }
 

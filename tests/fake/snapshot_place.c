@@ -20,7 +20,7 @@ int place_setup(void **state)
     struct err e = ERR_INIT;
     struct place *p = mem_calloc(1, sizeof(*p));
     str_copy(p->dir, sizeof(p->dir), "/tmp/wb-snapshot-XXXXXX");
-    if (!mkdtemp(p->dir) || shared_map(p->dir, "ops", &p->shared, &e) != 0 ||
+    if (!mkdtemp(p->dir) || shared_open(p->dir, "ops", &p->shared, &e) != 0 ||
         snapshots_open(p->shared, p->dir, "ops", &p->view, &e) != 0)
         return -1;
     *state = p;
@@ -55,7 +55,7 @@ int place_teardown(void **state)
 {
     struct place *p = *state;
     snapshots_close(p->view);
-    shared_unmap(p->shared);
+    shared_leave(p->shared);
     place_each_file(p, "", place_remove);
     rmdir(p->dir);
     free(p);

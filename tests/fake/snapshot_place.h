@@ -2,7 +2,7 @@
 #ifndef WB_SNAPSHOT_PLACE_H
 #define WB_SNAPSHOT_PLACE_H
 
-/* A runtime folder of its own with a shared mapping and one view of the snapshots, for cmocka tests. */
+/* A runtime folder of its own with shared memory and one view of the snapshots, for cmocka tests. */
 #include <sys/types.h>
 
 #include "fcgi/snapshot.h"

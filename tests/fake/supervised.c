@@ -22,6 +22,7 @@
 #include "base/str.h"
 #include "base/wait.h"
 #include "fcgi/supervisor.h"
+#include "tests/fake/metrics_memory.h"
 
 enum { ORPHAN_S = 60 };
 
@@ -209,9 +210,8 @@ int sup_setup(void **state)
     if (mkfifo(path, 0600) != 0)
         return -1;
     str_format(path, sizeof(path), "%s/sock", p->dir);
-    p->metrics =
-        mmap(NULL, metrics_size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (p->metrics == MAP_FAILED || listener_open(&p->listener, path, NULL, SUP_HANG_MS, &e) != 0)
+    p->metrics = metrics_memory();
+    if (p->metrics == NULL || listener_open(&p->listener, path, NULL, SUP_HANG_MS, &e) != 0)
         return -1;
     setenv(DIR_ENV, p->dir, 1);
     sup_behave(p, "ready");
@@ -230,7 +230,7 @@ int sup_teardown(void **state)
     if (p->report >= 0)
         close(p->report);
     listener_close(&p->listener);
-    munmap(p->metrics, metrics_size());
+    munmap(p->metrics, METRICS_WORDS * sizeof(int64_t));
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++) {
         char path[SUP_PATH_SIZE];
         str_format(path, sizeof(path), "%s/%s", p->dir, NAMES[i]);

@@ -6,11 +6,16 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/metrics.h"
+#include "tests/fake/metrics_memory.h"
 
-static int64_t page[METRIC__COUNT];
+_Alignas(64) static int64_t page[METRICS_WORDS];
 
 static void print_is_text_exposition(void **state)
 {
@@ -70,11 +75,10 @@ static void every_name_is_described_once(void **state)
     assert_in_range(described, 5, METRIC__COUNT);
 }
 
-/* Last: the values stay in the page from here on. */
+/* The values stay in the page from here on. */
 static void attaching_adds_what_was_counted(void **state)
 {
     (void)state;
-    assert_int_equal(metrics_size(), sizeof page);
     metric_add(METRIC_RELOADS, 2);
     page[METRIC_RELOADS] = 40;
     metrics_attach(page);
@@ -85,6 +89,134 @@ static void attaching_adds_what_was_counted(void **state)
     assert_int_equal(page[METRIC_RELOADS], 43);
 }
 
+/* A process that opens connections, told by bytes on a pipe what to do: 'j' take a part of the memory,
+ * '+' open one, '-' close one. */
+struct opener {
+    pid_t pid;
+    int tell;
+    int done;
+};
+
+static _Noreturn void be_opener(int told, int done)
+{
+    char what = 0;
+    alarm(60);
+    while (read(told, &what, 1) == 1) {
+        if (what == 'j')
+            metrics_join();
+        else
+            metric_add(METRIC_CONNS_OPEN, what == '+' ? 1 : -1);
+        if (write(done, &what, 1) != 1)
+            break;
+    }
+    _exit(0);
+}
+
+static void opener_tell(const struct opener *o, const char *what)
+{
+    for (char byte = 0; *what; what++) {
+        assert_int_equal(write(o->tell, what, 1), 1);
+        assert_int_equal(read(o->done, &byte, 1), 1);
+    }
+}
+
+static struct opener opener_start(const char *what)
+{
+    int tell[2];
+    int done[2];
+    assert_int_equal(pipe2(tell, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(done, O_CLOEXEC), 0);
+    struct opener o = { .pid = fork(), .tell = tell[1], .done = done[0] };
+    assert_true(o.pid >= 0);
+    if (o.pid == 0) {
+        close(tell[1]);
+        be_opener(tell[0], done[1]);
+    }
+    close(tell[0]);
+    close(done[1]);
+    opener_tell(&o, what);
+    return o;
+}
+
+static void opener_end(const struct opener *o, int sig)
+{
+    if (sig != 0)
+        assert_int_equal(kill(o->pid, sig), 0);
+    close(o->tell);
+    close(o->done);
+    assert_int_equal(waitpid(o->pid, NULL, 0), o->pid);
+}
+
+static int64_t *share_memory(void)
+{
+    int64_t *memory = metrics_memory();
+    assert_non_null(memory);
+    metrics_attach(memory);
+    return memory;
+}
+
+static void what_a_killed_process_had_open_does_not_count(void **state)
+{
+    (void)state;
+    share_memory();
+    struct opener lives = opener_start("j++");
+    struct opener killed = opener_start("j+++");
+    struct opener ends = opener_start("j+");
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 6);
+    opener_end(&killed, SIGKILL);
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 3);
+    opener_end(&ends, 0);
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 2);
+    opener_tell(&lives, "-");
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 1);
+    opener_end(&lives, SIGKILL);
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 0);
+}
+
+/* More processes than there are parts, one after the other: parts come back. */
+static void parts_of_ended_processes_are_taken_again(void **state)
+{
+    (void)state;
+    share_memory();
+    struct opener lives = opener_start("j++");
+    for (int i = 0; i < METRICS_PARTS + 2; i++) {
+        struct opener o = opener_start("j+");
+        opener_end(&o, SIGKILL);
+    }
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 2);
+    opener_end(&lives, SIGKILL);
+}
+
+/* Only the kill of such a one is not noticed. */
+static void a_process_without_a_part_is_counted_all_the_same(void **state)
+{
+    (void)state;
+    int64_t *memory = share_memory();
+    struct opener o = opener_start("++");
+    assert_int_equal(memory[METRIC_CONNS_OPEN], 2);
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 2);
+    opener_tell(&o, "--");
+    opener_end(&o, 0);
+    assert_int_equal(metric_get(METRIC_CONNS_OPEN), 0);
+}
+
+/* What is shared stays, whoever ends: only gauges of what a process has open go with it. */
+static void counters_of_a_killed_process_stay(void **state)
+{
+    (void)state;
+    share_memory();
+    pid_t pid = fork();
+    if (pid == 0) {
+        metrics_join();
+        metric_add(METRIC_RELOADS, 5);
+        metric_set(METRIC_DEGRADED_REDIS, 1);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(metric_get(METRIC_RELOADS), 5);
+    assert_int_equal(metric_get(METRIC_DEGRADED_REDIS), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +224,10 @@ int main(void)
         cmocka_unit_test(times_are_printed_in_seconds),
         cmocka_unit_test(every_name_is_described_once),
         cmocka_unit_test(attaching_adds_what_was_counted),
+        cmocka_unit_test(what_a_killed_process_had_open_does_not_count),
+        cmocka_unit_test(parts_of_ended_processes_are_taken_again),
+        cmocka_unit_test(a_process_without_a_part_is_counted_all_the_same),
+        cmocka_unit_test(counters_of_a_killed_process_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
