@@ -1,31 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <string.h>
 
-#include "json/jx_write.h"
 #include "model/load_job.h"
 #include "store/staging.h"
+#include "store/value_json.h"
 
-enum kind { TEXT, NUMBER, PERCENT };
-
-struct field {
-    const char *name;
-    enum kind kind;
-    size_t offset;
-};
-
-#define FIELD(name_, kind_, member_) \
-    { \
-        .name = (name_), .kind = (kind_), .offset = offsetof(struct overlay, member_) \
-    }
+#define FIELD(name_, kind_, member_) VALUE_FIELD(struct overlay, name_, VALUE_##kind_, member_)
 
 /* In the order in which they are printed. */
-static const struct field FIELDS[] = {
+static const struct value_field FIELDS[] = {
     FIELD("model_id", TEXT, key),
     FIELD("node_name", TEXT, node_name),
     FIELD("file_name", TEXT, file_name),
     FIELD("bytes_sent", NUMBER, bytes_sent),
     FIELD("total_bytes", NUMBER, total_bytes),
-    FIELD("progress", PERCENT, progress),
+    FIELD("progress", REAL, progress),
     FIELD("speed", TEXT, speed),
     FIELD("file_index", NUMBER, file_index),
     FIELD("total_files", NUMBER, total_files),
@@ -35,50 +25,16 @@ static const struct field FIELDS[] = {
     FIELD("session", TEXT, session),
     FIELD("stamp", NUMBER, stamp_us),
 };
-enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
+enum { N_FIELDS = sizeof(FIELDS) / sizeof(FIELDS[0]) };
 
 void overlay_print(const struct overlay *o, struct buf *out)
 {
-    for (size_t i = 0; i < N_FIELDS; i++) {
-        const struct field *f = &FIELDS[i];
-        const void *member = (const char *)o + f->offset;
-        buf_putc(out, i == 0 ? '{' : ',');
-        jx_write_text(out, f->name);
-        buf_putc(out, ':');
-        if (f->kind == TEXT)
-            jx_write_text(out, *(const char *const *)member);
-        else if (f->kind == NUMBER)
-            jx_write_int(out, *(const int64_t *)member);
-        else
-            jx_write_double(out, *(const double *)member);
-    }
+    buf_putc(out, '{');
+    value_print(FIELDS, N_FIELDS, o, out);
     buf_putc(out, '}');
 }
 
-/* The field of that name, or NULL. Values of our own have all of them in order, so the search begins
- * at the one that is expected. */
-static const struct field *field_of(const char *name, size_t expected)
-{
-    for (size_t i = 0; i < N_FIELDS; i++) {
-        const struct field *f = &FIELDS[(expected + i) % N_FIELDS];
-        if (strcmp(f->name, name) == 0)
-            return f;
-    }
-    return NULL;
-}
-
-/* False for another type, null too. Ranges are overlay_is_sane()'s to judge. */
-static bool read_field(json_object *json, const struct field *f, struct overlay *o)
-{
-    void *member = (char *)o + f->offset;
-    if (f->kind == TEXT)
-        return jx_get_str(json, f->name, member);
-    if (f->kind == PERCENT)
-        return jx_get_double(json, f->name, member);
-    return jx_get_int(json, f->name, member);
-}
-
-/* Missing members are "" and 0, progress is computed; those that we do not know are left alone. */
+/* Missing members are "" and 0, progress is computed. */
 static bool read_fields(json_object *json, struct overlay *o)
 {
     *o = (struct overlay){ .key = "",
@@ -88,20 +44,11 @@ static bool read_fields(json_object *json, struct overlay *o)
         .message = "",
         .started_at = "",
         .claim = "",
-        .session = "" };
-    bool has_progress = false;
-    size_t at = 0;
-    json_object_object_foreach(json, name, value)
-    {
-        (void)value;
-        const struct field *f = field_of(name, at++);
-        if (f == NULL)
-            continue;
-        if (!read_field(json, f, o))
-            return false;
-        has_progress = has_progress || f->kind == PERCENT;
-    }
-    if (!has_progress)
+        .session = "",
+        .progress = NAN }; /* which no JSON holds */
+    if (!value_read(json, FIELDS, N_FIELDS, o))
+        return false;
+    if (isnan(o->progress))
         o->progress = load_progress(o->bytes_sent, o->total_bytes, o->file_index, o->total_files);
     return true;
 }
