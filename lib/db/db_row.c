@@ -39,6 +39,15 @@ int db_int8(const struct db_rows *r, int row, int col, int64_t *out, struct err 
     return 0;
 }
 
+int db_int8s(const struct db_rows *r, int row, const struct db_int8_at *at, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (db_int8(r, row, at[i].col, at[i].out, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int db_float8(const struct db_rows *r, int row, int col, double *out, struct err *e)
 {
     if (db_is_null(r, row, col) || str_to_double(db_text(r, row, col), out) < 0)

@@ -13,6 +13,7 @@
 #include "model/job.h"
 
 extern const struct db_stmts JOB_STMTS;
+extern const struct db_stmts JOB_LIST_STMTS; /* of job_list() */
 
 /* Jobs with what they borrow from. */
 struct jobs {

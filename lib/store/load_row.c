@@ -28,10 +28,7 @@ _Static_assert(COL__COUNT == (int)LOAD_COL_NEXT, "LOAD_COLUMNS and the mapper ar
 
 static int read_numbers(const struct db_rows *rows, int row, struct load_row *r, struct err *e)
 {
-    const struct {
-        int col;
-        int64_t *out;
-    } fields[] = {
+    const struct db_int8_at fields[] = {
         { COL_REPLICA_INDEX, &r->replica_index },
         { COL_BYTES_SENT, &r->bytes_sent },
         { COL_TOTAL_BYTES, &r->total_bytes },
@@ -43,11 +40,7 @@ static int read_numbers(const struct db_rows *rows, int row, struct load_row *r,
         { COL_UPDATED, &r->updated_us },
         { COL_BYTES_MOVED, &r->bytes_moved_us },
     };
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        if (db_int8(rows, row, fields[i].col, fields[i].out, e) < 0)
-            return -1;
-    }
-    return 0;
+    return db_int8s(rows, row, fields, sizeof fields / sizeof fields[0], e);
 }
 
 int load_row_read(const struct db_rows *rows, int row, struct load_row *out, struct err *e)

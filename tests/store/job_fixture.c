@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "store/chore.h"
+#include "store/intent.h"
+#include "store/job_land.h"
+#include "store/job_run.h"
+#include "store/plan.h"
+#include "store/planner_lease.h"
+#include "store/planner_view.h"
+#include "store/pool.h"
+#include "store/provision.h"
+#include "store/template.h"
+#include "tests/store/job_fixture.h"
+
+int jobs_setup(void **state)
+{
+    static struct db_stmts stmts[12];
+    (void)state;
+    stmts[0] = JOB_STMTS;
+    stmts[1] = JOB_LIST_STMTS;
+    stmts[2] = JOB_RUN_STMTS;
+    stmts[3] = JOB_LAND_STMTS;
+    stmts[4] = PLAN_STMTS;
+    stmts[5] = PLANNER_LEASE_STMTS;
+    stmts[6] = PLANNER_VIEW_STMTS;
+    stmts[7] = POOL_STMTS;
+    stmts[8] = PROVISION_STMTS;
+    stmts[9] = INTENT_STMTS;
+    stmts[10] = TEMPLATE_STMTS;
+    stmts[11] = CHORE_STMTS;
+    return fx_begin(stmts, sizeof stmts / sizeof stmts[0],
+        "TRUNCATE job, job_run, job_file_ref, job_event, job_count, intent, planner_lease,"
+        " provision, model, model_template, chore; DELETE FROM pool WHERE name <> 'default'");
+}
+
+struct job_new job_asked(const char *name)
+{
+    return (struct job_new){
+        .created_by = "alice",
+        .name = name,
+        .endpoint = "/v1/chat/completions",
+        .model = "m",
+        .input_file = "file-in",
+        .completion_window = "24h",
+        .window_minutes = 1440,
+        .queue_deadline_s = 86400,
+        .replicas = 1,
+        .request_json = "{}",
+    };
+}
+
+void job_accept(const struct job_new *j, char id[UUID_SIZE])
+{
+    struct err e = ERR_INIT;
+    enum job_fate fate = JOB_FATE_SAME;
+    cleanup_jobs struct jobs out = JOBS_INIT;
+    ok(job_enqueue(fx.db, j, &out, &fate, &e));
+    assert_int_equal(fate, JOB_FATE_NEW);
+    assert_int_equal(out.n, 1);
+    (void)str_copy(id, UUID_SIZE, out.job[0].id);
+}
+
+void job_make(const char *name, char id[UUID_SIZE])
+{
+    struct job_new j = job_asked(name);
+    job_accept(&j, id);
+}
+
+void job_now(const char *id, struct jobs *out)
+{
+    struct err e = ERR_INIT;
+    ok(job_get(fx.db, id, out, &e));
+    assert_int_equal(out->n, 1);
+}
+
+enum job_state job_state_now(const char *id)
+{
+    cleanup_jobs struct jobs out = JOBS_INIT;
+    job_now(id, &out);
+    return out.job[0].state;
+}
+
+void job_history_is(const char *id, const char *expected)
+{
+    struct err e = ERR_INIT;
+    cleanup_buf struct buf names = BUF_INIT(4096);
+    cleanup_job_history struct job_history h = JOB_HISTORY_INIT;
+    ok(job_events(fx.db, id, &h, &e));
+    for (size_t i = 0; i < h.n; i++) {
+        assert_int_equal(h.happening[i].from, i == 0 ? JOB_NONE : h.happening[i - 1].to);
+        assert_true(i == 0 || h.happening[i].at_us > h.happening[i - 1].at_us);
+        buf_printf(&names, "%s%s", i == 0 ? "" : " ", job_state_name(h.happening[i].to));
+    }
+    assert_string_equal(names.data == NULL ? "" : names.data, expected);
+}
+
+void jobs_consistent(void)
+{
+    fx_value(
+        "SELECT count(*) FROM"
+        " (SELECT pool_id, state, sum(n) AS n FROM job_count GROUP BY 1, 2) c FULL JOIN"
+        " (SELECT j.pool_id, coalesce(r.state, j.final_state) AS state, count(*) AS n FROM job j"
+        "  LEFT JOIN job_run r ON r.job_id = j.id GROUP BY 1, 2) t"
+        " ON c.pool_id = t.pool_id AND c.state = t.state"
+        " WHERE coalesce(c.n, 0) <> coalesce(t.n, 0)",
+        "0");
+    fx_value("SELECT count(*) FROM job j LEFT JOIN job_run r ON r.job_id = j.id"
+             " WHERE (j.final_state IS NULL) = (r.job_id IS NULL)",
+        "0");
+    fx_value("SELECT count(*) FROM job j LEFT JOIN job_run r ON r.job_id = j.id"
+             " WHERE coalesce(r.state, j.final_state) <> (SELECT e.to_state FROM job_event e"
+             "  WHERE e.job_id = j.id ORDER BY at DESC, seq DESC LIMIT 1)",
+        "0");
+}
