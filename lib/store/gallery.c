@@ -14,18 +14,19 @@ enum stmt { LIST, GET, HISTORY, CONTROL };
 
 static const struct db_stmt STMTS[] = {
     /* One row at least, so that the clock comes even when there is no operation. Of what is not shown
-     * only what may hide a live overlay: overlays live 60 s, so 5 minutes are ample. */
+     * only what may hide a live overlay: overlays live 60 s, so 5 minutes are ample. The table holds all
+     * that ever was, and is read five times a second: what is old goes by one cheap test. */
     [LIST] = { "gallery_list",
         "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM (VALUES (1)) one"
-        " LEFT JOIN (gallery_operations g" GALLERY_JOIN_CONTROL ") ON"
-        " (g.status IN ('pending', 'downloading', 'processing')"
-        "  AND " GALLERY_CHANGED(
-            "g") " >= now() - interval '30 minutes')"
-                 " OR (g.status = 'failed' AND c.dismissed_at IS NULL"
-                 "  AND " GALLERY_CHANGED(
-                     "g") " >= now() - interval '24 hours')"
-                          " OR (g.status IN ('completed', 'cancelled', 'failed')"
-                          "  AND " GALLERY_CHANGED("g") " >= now() - interval '5 minutes')",
+        " LEFT JOIN (gallery_operations g" GALLERY_JOIN_CONTROL ")"
+        " ON " GALLERY_CHANGED(
+            "g") " >= now() - interval '24 hours' AND ("
+                 "  (g.status IN ('pending', 'downloading', 'processing')"
+                 "   AND " GALLERY_CHANGED(
+                     "g") " >= now() - interval '30 minutes')"
+                          "  OR (g.status = 'failed' AND c.dismissed_at IS NULL)"
+                          "  OR (g.status IN ('completed', 'cancelled', 'failed')"
+                          "   AND " GALLERY_CHANGED("g") " >= now() - interval '5 minutes'))",
         0 },
     [GET] = { "gallery_get",
         "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM gallery_operations g" GALLERY_JOIN_CONTROL

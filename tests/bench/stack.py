@@ -200,7 +200,7 @@ class Stack:
                 SELECT 'org/model-' || k || '@q4', 'staging', 'front-1', 'node-' || k %% 16, 'gpu-node-' || k %% 16, 0, k::bigint * 1000003,
                 40000000000, 1 + k %% 4, 4, now(), now() + interval '1 day', now(), now() FROM unnest(%s) k""", (rows,))
             c.execute("""INSERT INTO gallery_operations (id, gallery_element_name, op_type, status, progress, created_at, updated_at)
-                SELECT 'old-' || k, 'model-' || k, 'model_install', 'completed', 100, now(), now() FROM generate_series(1, 2000) k""")
+                SELECT 'old-' || k, 'model-' || k, 'model_install', 'completed', 100, now() - k * interval '10 minutes', now() - k * interval '10 minutes' FROM generate_series(1, 2000) k""")
         db.close()
         db = psycopg2.connect(self.settings["WB_PGURL"])
         db.autocommit = True
