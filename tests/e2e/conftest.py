@@ -149,6 +149,14 @@ class Stack:
         return redis.Redis(unix_socket_path=self.env["WB_REDIS"].removeprefix("unix:"),
                            socket_timeout=HANG_S)
 
+    def gallery_row(self, job, **columns):
+        """A row as another program would write it."""
+        columns = {"id": job, "gallery_element_name": job, "op_type": "model_install", "status": "pending",
+                   "updated_at": "now", "created_at": "now", **columns}
+        names = ", ".join(columns)
+        self.sql(f"INSERT INTO gallery_operations ({names}) VALUES ({', '.join(['%s'] * len(columns))})",
+                 list(columns.values()))
+
     def empty(self):
         self.sql("TRUNCATE model_load_jobs, gallery_operations, load_job_claims, operation_control")
         self.kv().flushdb()
