@@ -95,9 +95,9 @@ static void run(struct cgi *c, bool ends, void (*handle)(struct fcgi_req *r, voi
         close(out[0]);
         be_cgi(c, in[0], out[1], handle);
     }
-    close(in[0]);
     close(out[1]);
     assert_int_equal(write(in[1], c->in, c->in_size), c->in_size);
+    close(in[0]); /* only now: a child that refuses before it reads may have gone */
     if (ends)
         close(in[1]);
     char chunk[1000];
