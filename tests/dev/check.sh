@@ -28,7 +28,7 @@ cmd_check() {
         stage distcheck 10 stage_distcheck
         stage coverage 10 stage_coverage
         stage analyzer 15 stage_analyzer
-        stage fuzz 15 stage_fuzz
+        stage fuzz "$(fuzz_minutes)" stage_fuzz
         stage e2e-long 60 stage_e2e_long
     fi
     printf '%s passed, %s failed' "$PASSED" "$FAILED"
@@ -287,7 +287,18 @@ stage_analyzer() {
     count 1 0
 }
 
-# Seconds for each target: FUZZ_SECONDS. What it finds and learns stays out of the tree.
+# Each target runs for FUZZ_SECONDS, as many at once as there are cores.
+: "${FUZZ_SECONDS:=1200}"
+
+fuzz_minutes() {
+    local targets cores rounds
+    targets=$(list_of FUZZ_TARGETS | wc -l)
+    cores=$(nproc)
+    rounds=$(((targets + cores - 1) / cores))
+    echo $((rounds * (FUZZ_SECONDS + 30) / 60 + 5))
+}
+
+# What it finds and learns stays out of the tree: in build-check-fuzz/crashes and corpus.
 stage_fuzz() {
     local dir=$ROOT/build-check-fuzz t name targets status=0
     WB_DEV_CC=clang configure_tree "$dir" --enable-fuzz --disable-werror >"$WORK/fuzz-configure.log" 2>&1 || {
@@ -299,18 +310,28 @@ stage_fuzz() {
         tail -n 40 "$WORK/fuzz-build.log"
         return 1
     }
+    printf '%s\n' "${targets[@]}" | DIR=$dir CORPUS=$ROOT/tests/fuzz/corpus FUZZ_SECONDS=$FUZZ_SECONDS \
+        xargs -P "$(nproc)" -n 1 bash -c "$FUZZ_ONE" fuzz || status=1
     for t in "${targets[@]}"; do
-        name=${t##*/fuzz_}
-        mkdir -p "$dir/corpus/$name" "$dir/crashes"
-        if timeout $((${FUZZ_SECONDS:-60} + 120)) "$dir/$t" -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=10 \
-            -artifact_prefix="$dir/crashes/$name-" "$dir/corpus/$name" "$ROOT/tests/fuzz/corpus/$name" >"$dir/$name.log" 2>&1 </dev/null; then
+        name=${t##*/}
+        if [[ -e $dir/$name.ok ]]; then
             count 1 0
             printf '%s: %s\n' "$name" "$(tail -n 1 "$dir/$name.log")"
         else
             count 0 1
-            status=1
             tail -n 40 "$dir/$name.log"
         fi
     done
     return "$status"
 }
+
+# One target, whose path in the build folder is $1: leaves its log, and NAME.ok when it found nothing.
+# shellcheck disable=SC2016
+FUZZ_ONE='
+    name=${1##*/}
+    mkdir -p "$DIR/corpus/$name" "$DIR/crashes"
+    rm -f "$DIR/$name.ok"
+    timeout "$((FUZZ_SECONDS + 120))" "$DIR/$1" -max_total_time="$FUZZ_SECONDS" -rss_limit_mb=2048 -timeout=10 \
+        -artifact_prefix="$DIR/crashes/$name-" "$DIR/corpus/$name" "$CORPUS/$name" >"$DIR/$name.log" 2>&1 </dev/null &&
+        : >"$DIR/$name.ok"
+'

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input: a JSON text. What parses prints, and the print parses to the same; what binds is in range. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/str.h"
 #include "json/jx_bind.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 enum { INPUT_MAX = 65536, PRINT_MAX = 1 << 20, OWNER_MAX = 8 };
 
@@ -28,12 +23,6 @@ static const struct jx_field FIELDS[] = {
     JX_RAW(struct body, nodes, 0),
 };
 
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
-
 static void check_print(json_object *o)
 {
     struct err e = ERR_INIT;
@@ -41,10 +30,10 @@ static void check_print(json_object *o)
     cleanup_buf struct buf second = BUF_INIT(PRINT_MAX);
     cleanup_json json_object *again = NULL;
     jx_print(o, &first);
-    must(!first.overflow && str_utf8_valid(first.data, first.len));
-    must(jx_parse(first.data, first.len, PRINT_MAX, &again, &e) == 0);
+    assert(!first.overflow && str_utf8_valid(first.data, first.len));
+    assert(jx_parse(first.data, first.len, PRINT_MAX, &again, &e) == 0);
     jx_print(again, &second);
-    must(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
+    assert(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
 }
 
 static void check_bind(json_object *o, enum jx_mode mode)
@@ -52,12 +41,12 @@ static void check_bind(json_object *o, enum jx_mode mode)
     struct err e = ERR_INIT;
     struct body b = { .owner = NULL, .index = 0, .progress = 0, .cancellable = -1, .nodes = NULL };
     if (jx_bind(o, FIELDS, sizeof(FIELDS) / sizeof(FIELDS[0]), mode, &b, &e) < 0) {
-        must(e.code == ERR_INVALID && e.msg[0] != '\0' && b.owner == NULL);
+        assert(e.code == ERR_INVALID && e.msg[0] != '\0' && b.owner == NULL);
         return;
     }
-    must(b.owner != NULL && str_utf8_length(b.owner) <= OWNER_MAX);
-    must(b.index >= -5 && b.progress >= 0 && b.progress <= 100);
-    must(b.cancellable >= -1 && b.cancellable <= 1);
+    assert(b.owner != NULL && str_utf8_length(b.owner) <= OWNER_MAX);
+    assert(b.index >= -5 && b.progress >= 0 && b.progress <= 100);
+    assert(b.cancellable >= -1 && b.cancellable <= 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -65,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = ERR_INIT;
     cleanup_json json_object *o = NULL;
     if (jx_parse((const char *)data, size, INPUT_MAX, &o, &e) < 0) {
-        must(e.code == (size > INPUT_MAX ? ERR_TOO_LARGE : ERR_INVALID));
+        assert(e.code == (size > INPUT_MAX ? ERR_TOO_LARGE : ERR_INVALID));
         return 0;
     }
     check_print(o);

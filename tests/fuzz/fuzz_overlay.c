@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as an overlay value: either absent, or an entry whose print is JSON. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "handlers/operation_json.h"
 #include "json/jx.h"
 #include "model/ops.h"
 #include "store/staging.h"
+#include "tests/fuzz/fuzz.h"
 
 enum { PRINT_MAX = 1 << 17 }; /* a value's bytes grow six-fold at most, and a little */
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Whatever comes from the value, the answer is one JSON text. */
 static void check_print(const struct ops_list *list)

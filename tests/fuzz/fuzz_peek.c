@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "fcgi/fcgi_peek.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 /* Whatever comes: the same verdict in one piece and in pieces, and never more bytes than there are. The
  * first byte chooses the size of the pieces. */

@@ -1,26 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input: size of the room, name, newline, query string. What is decoded is whole UTF-8 that fits, and no
  * longer than what it was decoded from. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/str.h"
 #include "web/request.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
+#include "tests/fuzz/fuzz.h"
 
 static void check_text(const char *text, size_t room, size_t source)
 {
     size_t n = strnlen(text, room);
-    must(n < room && n <= source && str_utf8_valid(text, n));
+    assert(n < room && n <= source && str_utf8_valid(text, n));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

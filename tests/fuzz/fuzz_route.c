@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input: method, newline, address. Whatever matches has whole, decoded parameters. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/str.h"
 #include "web/route.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static const struct web_route ROUTES[] = {
     { "GET", "/api/operations", NULL, 0, 0 },
@@ -17,12 +12,6 @@ static const struct web_route ROUTES[] = {
     { "PUT", "/api/v1/staging/{key}", NULL, 0, 0 },
     { "GET", "/{a}/{b}/{c}/{d}", NULL, 0, 0 },
 };
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 /* No part of a decoded segment is a dot segment. */
 static int has_dots(const char *value)
@@ -38,14 +27,14 @@ static int has_dots(const char *value)
 
 static void check_match(const struct route_match *m)
 {
-    must(m->route != NULL && m->params <= ROUTE_PARAMS_MAX);
+    assert(m->route != NULL && m->params <= ROUTE_PARAMS_MAX);
     for (size_t i = 0; i < m->params; i++) {
         const char *value = m->value[i];
-        must(value >= m->text && value < m->text + sizeof(m->text));
+        assert(value >= m->text && value < m->text + sizeof(m->text));
         size_t n = strnlen(value, (size_t)(m->text + sizeof(m->text) - value));
-        must(value + n < m->text + sizeof(m->text));
-        must(n > 0 && str_utf8_valid(value, n) && !has_dots(value));
-        must(m->name_size[i] > 0);
+        assert(value + n < m->text + sizeof(m->text));
+        assert(n > 0 && str_utf8_valid(value, n) && !has_dots(value));
+        assert(m->name_size[i] > 0);
     }
 }
 
@@ -62,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_match(&m);
         return 0;
     }
-    must(e.code == ERR_INVALID || e.code == ERR_NOT_FOUND || e.code == ERR_METHOD);
-    must((e.code == ERR_METHOD) == (m.allow[0] != '\0') || e.code == ERR_INVALID);
+    assert(e.code == ERR_INVALID || e.code == ERR_NOT_FOUND || e.code == ERR_METHOD);
+    assert((e.code == ERR_METHOD) == (m.allow[0] != '\0') || e.code == ERR_INVALID);
     return 0;
 }

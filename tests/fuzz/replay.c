@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A main for fuzz targets where there is no libFuzzer: runs each file named on the command line. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static int replay(const char *path)
 {

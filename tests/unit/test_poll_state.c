@@ -11,144 +11,9 @@
 #include "handlers/operation_json.h"
 #include "handlers/poll_state.h"
 #include "model/ops.h"
+#include "tests/fake/poll_scene.h"
 
 enum { ROOM = 1 << 20 };
-
-static struct load_row ROWS[] = {
-    { .key = "a",
-        .state = LOAD_STAGING,
-        .owner = "o",
-        .node_id = "",
-        .node_name = "n\xC3\xB6",
-        .replica_index = -1,
-        .bytes_sent = 1,
-        .total_bytes = INT64_MAX,
-        .file_index = 3,
-        .total_files = 4,
-        .started_us = 5,
-        .last_progress_us = 6,
-        .created_us = 7,
-        .updated_us = 8,
-        .bytes_moved_us = 9,
-        .last_error = "e",
-        .claim = "0123456789abcdef" },
-    { .key = "b",
-        .state = LOAD_STATE__COUNT,
-        .owner = "",
-        .node_id = "",
-        .node_name = "",
-        .last_error = "" },
-};
-
-static struct overlay OVERLAYS[] = {
-    { .key = "a",
-        .node_name = "node",
-        .file_name = "file",
-        .speed = "speed",
-        .message = "message",
-        .started_at = "now",
-        .claim = "0123456789abcdef",
-        .session = "",
-        .bytes_sent = 1,
-        .total_bytes = 2,
-        .file_index = 3,
-        .total_files = 4,
-        .progress = 62.5,
-        .stamp_us = 5,
-        .expires_ns = 6 },
-};
-
-static const struct gallery_node NODES[] = {
-    { .node_id = "n1",
-        .node_name = "gpu-1",
-        .status = "downloading",
-        .percentage = 12.5,
-        .file_name = "w.gguf",
-        .current = "1 GiB",
-        .total = "8 GiB",
-        .phase = "fetch",
-        .error = "" },
-    { .node_id = "n2",
-        .node_name = "",
-        .status = "error",
-        .percentage = 0,
-        .file_name = "",
-        .current = "",
-        .total = "",
-        .phase = "",
-        .error = "disk full" },
-    { .node_id = "n3",
-        .node_name = "gpu-3",
-        .status = "queued",
-        .file_name = "",
-        .current = "",
-        .total = "",
-        .phase = "",
-        .error = "" },
-};
-
-static struct gallery_row GALLERY_ROWS[] = {
-    { .op = { .id = "job-1",
-          .element_name = "m",
-          .cache_key = "node:n1:llama-cpp",
-          .op_type = "backend_install",
-          .status = GALLERY_DOWNLOADING,
-          .is_backend_op = true,
-          .cancellable = true,
-          .progress = 33.25,
-          .phase = "downloading",
-          .message = "m\xC3\xB6",
-          .error = "",
-          .file_name = "f",
-          .current_bytes = 1,
-          .total_bytes = INT64_MAX,
-          .node = NODES,
-          .nodes = 2 },
-        .dismissed = false,
-        .created_us = 21,
-        .updated_us = 22 },
-    { .op = { .id = "job-2",
-          .element_name = "",
-          .cache_key = "",
-          .op_type = "",
-          .status = GALLERY_STATUS__COUNT,
-          .phase = "",
-          .message = "",
-          .error = "why",
-          .file_name = "" },
-        .dismissed = true },
-};
-
-static struct gallery_overlay GALLERY_OVERLAYS[] = {
-    { .op = { .id = "job-1",
-          .element_name = "m",
-          .cache_key = "",
-          .op_type = "model_install",
-          .status = GALLERY_PROCESSING,
-          .progress = 99.5,
-          .phase = "",
-          .message = "",
-          .error = "",
-          .file_name = "",
-          .node = &NODES[2],
-          .nodes = 1 },
-        .stamp_us = 31,
-        .expires_ns = 32 },
-};
-
-static struct poll_state full(void)
-{
-    return (struct poll_state){ .row = ROWS,
-        .rows = 2,
-        .rows_now_us = 11,
-        .rows_read_ns = 12,
-        .overlay = OVERLAYS,
-        .overlays = 1,
-        .gallery_row = GALLERY_ROWS,
-        .gallery_rows = 2,
-        .gallery_overlay = GALLERY_OVERLAYS,
-        .gallery_overlays = 1 };
-}
 
 static void assert_node(const struct gallery_node *got, const struct gallery_node *want)
 {
@@ -226,30 +91,31 @@ static void assert_overlay(const struct overlay *got, const struct overlay *want
 
 static void assert_full(const struct poll_state *got)
 {
+    const struct poll_state want = poll_scene();
     assert_int_equal(got->rows, 2);
     assert_int_equal(got->rows_now_us, 11);
     assert_int_equal(got->rows_read_ns, 12);
     assert_int_equal(got->overlays, 1);
-    assert_row(&got->row[0], &ROWS[0]);
-    assert_row(&got->row[1], &ROWS[1]);
-    assert_overlay(&got->overlay[0], &OVERLAYS[0]);
+    assert_row(&got->row[0], &want.row[0]);
+    assert_row(&got->row[1], &want.row[1]);
+    assert_overlay(&got->overlay[0], &want.overlay[0]);
     assert_int_equal(got->gallery_rows, 2);
     for (size_t i = 0; i < 2; i++) {
-        assert_op(&got->gallery_row[i].op, &GALLERY_ROWS[i].op);
-        assert_int_equal(got->gallery_row[i].dismissed, GALLERY_ROWS[i].dismissed);
-        assert_int_equal(got->gallery_row[i].created_us, GALLERY_ROWS[i].created_us);
-        assert_int_equal(got->gallery_row[i].updated_us, GALLERY_ROWS[i].updated_us);
+        assert_op(&got->gallery_row[i].op, &want.gallery_row[i].op);
+        assert_int_equal(got->gallery_row[i].dismissed, want.gallery_row[i].dismissed);
+        assert_int_equal(got->gallery_row[i].created_us, want.gallery_row[i].created_us);
+        assert_int_equal(got->gallery_row[i].updated_us, want.gallery_row[i].updated_us);
     }
     assert_int_equal(got->gallery_overlays, 1);
-    assert_op(&got->gallery_overlay[0].op, &GALLERY_OVERLAYS[0].op);
-    assert_int_equal(got->gallery_overlay[0].stamp_us, GALLERY_OVERLAYS[0].stamp_us);
-    assert_int_equal(got->gallery_overlay[0].expires_ns, GALLERY_OVERLAYS[0].expires_ns);
+    assert_op(&got->gallery_overlay[0].op, &want.gallery_overlay[0].op);
+    assert_int_equal(got->gallery_overlay[0].stamp_us, want.gallery_overlay[0].stamp_us);
+    assert_int_equal(got->gallery_overlay[0].expires_ns, want.gallery_overlay[0].expires_ns);
 }
 
 static void a_state_comes_back_as_it_was(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     assert_false(block.overflow);
@@ -265,7 +131,7 @@ static void a_state_comes_back_as_it_was(void **state)
 static void an_unpacked_state_can_be_packed_again(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf first = BUF_INIT(ROOM);
     poll_state_pack(&s, &first);
     cleanup_poll_state struct poll_state got = POLL_STATE_INIT;
@@ -299,7 +165,7 @@ static void an_empty_state_comes_back_empty(void **state)
 static void a_block_is_appended_and_read_at_any_alignment(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     for (size_t shift = 1; shift < 8; shift++) {
         cleanup_buf struct buf block = BUF_INIT(ROOM);
         buf_add(&block, "12345678", shift);
@@ -314,7 +180,7 @@ static void a_block_is_appended_and_read_at_any_alignment(void **state)
 static void what_does_not_fit_marks_the_buffer(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf whole = BUF_INIT(ROOM);
     poll_state_pack(&s, &whole);
     for (size_t max = 0; max < whole.len; max++) {
@@ -339,7 +205,7 @@ static int unpack_exact(const char *data, size_t size, struct err *e)
 static void a_block_cut_anywhere_is_refused(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     for (size_t size = 0; size < block.len; size++) {
@@ -376,7 +242,7 @@ static void a_block_with_any_byte_changed_is_safe(void **state)
 {
     (void)state;
     static const unsigned char VALUE[] = { 0x00, 0x01, 0x7f, 0x80, 0xff };
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     cleanup_buf struct buf again = BUF_INIT(ROOM);
@@ -398,7 +264,8 @@ static void a_block_with_any_byte_changed_is_safe(void **state)
 /* Where the first row lies, told by its claim. */
 static char *first_row(struct buf *block)
 {
-    char *claim = memmem(block->data, block->len, ROWS[0].claim, sizeof(ROWS[0].claim));
+    const struct load_row *row = poll_scene().row;
+    char *claim = memmem(block->data, block->len, row->claim, sizeof(row->claim));
     assert_non_null(claim);
     return claim - offsetof(struct load_row, claim);
 }
@@ -434,7 +301,7 @@ static void assert_refused(const struct buf *block)
 static void texts_and_claims_must_end_within_the_block(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     block.data[block.len - 1] = 'x';
@@ -442,14 +309,14 @@ static void texts_and_claims_must_end_within_the_block(void **state)
     block.data[block.len - 1] = '\0';
 
     char *row = first_row(&block);
-    row[offsetof(struct load_row, claim) + sizeof(ROWS[0].claim) - 1] = 'x';
+    row[offsetof(struct load_row, claim) + CLAIM_SHORT_SIZE - 1] = 'x';
     assert_refused(&block);
 }
 
 static void a_text_outside_the_block_is_refused(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     char *row = first_row(&block);
@@ -466,7 +333,7 @@ static void a_text_outside_the_block_is_refused(void **state)
 static void assert_change_refused(
     char *(*find)(struct buf *), size_t at, const void *bytes, size_t size)
 {
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     assert_int_equal(unpack_exact(block.data, block.len, NULL), 0);
@@ -519,7 +386,7 @@ static void what_is_no_truth_no_status_and_no_number_is_refused(void **state)
 static void texts_of_nodes_must_be_utf8(void **state)
 {
     (void)state;
-    struct poll_state s = full();
+    struct poll_state s = poll_scene();
     cleanup_buf struct buf block = BUF_INIT(ROOM);
     poll_state_pack(&s, &block);
     char *text = memmem(block.data, block.len, "disk full", sizeof("disk full"));

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WB_POLL_SCENE_H
+#define WB_POLL_SCENE_H
+
+/* What the refresher might have read: some of everything, each field with a value of its own. Nothing of it is to be
+ * freed. Two load rows (the second of an unknown state), an overlay, two gallery rows (one with nodes, one that
+ * nobody has filled in), a gallery overlay; rows_now_us is 11, rows_read_ns 12. */
+#include "handlers/poll_state.h"
+
+struct poll_state poll_scene(void);
+
+#endif
