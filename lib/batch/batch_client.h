@@ -45,7 +45,7 @@ struct batch_note {
     }
 
 struct batch_client_options {
-    const char *url;     /* up to and without /v1; borrowed, as the others */
+    const char *url;     /* with or without /v1 at its end; borrowed, as the others */
     const char *token;   /* "" none */
     const char *ca_file; /* "" the system's */
     int64_t timeout_ms;

@@ -12,4 +12,8 @@
 int http_json(struct http *h, struct http_request *r, json_object *body, struct http_answer *a,
     json_object **out, struct err *e) WARN_UNUSED;
 
+/* What a foreign error says, of the shapes {"error":{"message"}}, {"error":"…"}, {"message":"…"} and
+ * {"detail":"…" or [{"loc":[…],"msg"}]}; "" when it says nothing of the kind. As http_quote(). */
+void http_error_text(json_object *o, const char *secret, char *out, size_t size);
+
 #endif
