@@ -56,7 +56,7 @@ static const struct db_stmt STMTS[] = {
         "   CASE WHEN says IN ('completed', 'cancelled') THEN '' END, error) AS error_,"
         "  coalesce(status = 'failed' AND says = 'failed', false) AS again FROM old),"
         " seen AS (SELECT *, (status_, phase_) IS DISTINCT FROM (status, phase) AS turned,"
-        "  $11::boolean AND left_so IS NULL AND ((status_, phase_, cancellable_, error_)"
+        "  left_so IS NULL AND ((status_, phase_, cancellable_, error_)"
         "   IS DISTINCT FROM (status, phase, cancellable, error) OR (updated_at"
         "   BETWEEN now() - interval '1 second' AND now() + interval '1 second') IS NOT TRUE) AS due FROM new),"
         " wrote AS (UPDATE gallery_operations g SET status = status_, phase = phase_,"
@@ -69,12 +69,12 @@ static const struct db_stmt STMTS[] = {
         "  updated_at = CASE WHEN again THEN g.updated_at ELSE now() END"
         "  FROM seen WHERE g.id = seen.id AND due),"
         " beside AS (INSERT INTO operation_control AS c (job_id, nodes, changed_at)"
-        "  SELECT id, $12::text::jsonb, now() FROM seen WHERE due AND $12::text IS NOT NULL"
+        "  SELECT id, $11::text::jsonb, now() FROM seen WHERE due AND $11::text IS NOT NULL"
         "  ON CONFLICT (job_id) DO UPDATE SET nodes = excluded.nodes, changed_at = now())"
         " SELECT " SQL_CLOCK ", " GALLERY_COLUMNS ", coalesce(left_so,"
         "  CASE WHEN says IN " ENDED " THEN 'ended' WHEN turned THEN 'changed' ELSE 'taken' END),"
         "  due AND NOT again FROM seen g CROSS JOIN LATERAL (SELECT g.dismissed_at, g.nodes) c",
-        12 },
+        11 },
     [STOP] = { "gallery_stop",
         "WITH old AS (SELECT g.id, coalesce(g.status, '') AS was,"
         "  coalesce(g.cancellable, false) AS can"
@@ -165,18 +165,44 @@ static int take_progress(struct db_rows *rows, const struct gallery_report *r,
     return 0;
 }
 
+/* What a report would do to the row. Nothing is written and nothing locked: the site may have given us no
+ * more than the right to read. */
+static int look_at_progress(struct db *db, const char *id, const struct gallery_report *r,
+    struct gallery_rows *out, enum gallery_outcome *outcome, struct err *e)
+{
+    if (gallery_get(db, id, out, e) < 0)
+        return -1;
+    struct gallery_op *op = &out->row[0].op;
+    const struct gallery_op was = *op;
+    const bool ends = !str_empty(r->status) && gallery_is_final(gallery_status_parse(r->status));
+    if (gallery_is_settled(was.status)) {
+        *outcome = GALLERY_SETTLED;
+        return 0;
+    }
+    if (was.status == GALLERY_FAILED && !ends) {
+        *outcome = GALLERY_GIVEN_UP;
+        return 0;
+    }
+    gallery_apply(&was, r, op);
+    const bool turned = op->status != was.status || strcmp(op->phase, was.phase) != 0;
+    *outcome = ends ? GALLERY_ENDED : turned ? GALLERY_CHANGED : GALLERY_TAKEN;
+    return 0;
+}
+
 int gallery_progress(struct gallery_db g, const char *id, const struct gallery_report *r,
     struct gallery_rows *out, enum gallery_outcome *outcome, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     cleanup_buf struct buf nodes = BUF_INIT(SIZE_MAX / 2);
+    if (g.read_only)
+        return look_at_progress(g.db, id, r, out, outcome, e);
     if (r->has_nodes)
         gallery_nodes_print(r->node, r->nodes, &nodes);
     int none = db_opt(g.db, &STMTS[PROGRESS],
         DB_ARGS(DB_TEXT(id), DB_TEXT(r->status), DB_FLOAT8(r->progress), DB_TEXT(r->phase),
             DB_TEXT(r->message), DB_INT8(r->current_bytes), DB_INT8(r->total_bytes),
             DB_TEXT(r->file_name), DB_TEXT(flag(r->cancellable)), DB_TEXT(r->error),
-            DB_BOOL(!g.read_only), DB_TEXT(nodes.data)),
+            DB_TEXT(nodes.data)),
         &rows, e);
     if (none == 1)
         return err_set(e, ERR_NOT_FOUND, "there is no operation %s: admit it first", id);
@@ -210,7 +236,11 @@ int gallery_stop(struct gallery_db g, const char *id, enum gallery_control c, st
 
 int gallery_dismiss(struct db *db, const char *id, struct err *e)
 {
+    cleanup_gallery_rows struct gallery_rows found = GALLERY_ROWS_INIT;
+    struct err why = ERR_INIT;
     int64_t n = 0;
+    if (gallery_get(db, id, &found, &why) < 0) /* maybe for want of the table */
+        return why.code == ERR_NOT_FOUND ? 1 : err_set(e, why.code, "%s", why.msg);
     if (db_exec(db, &STMTS[DISMISS], DB_ARGS(DB_TEXT(id)), &n, e) < 0)
         return err_wrap(e, "operation %s", id);
     return n > 0 ? 0 : 1;
