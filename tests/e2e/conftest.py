@@ -162,13 +162,13 @@ class Stack:
         self.kv().flushdb()
         wait_until(lambda: self.get("/api/operations").text == '{"operations":[]}', "an empty list")
 
-    def put_overlay(self, key, ttl_s=60, raw=None, **fields):
+    def put_overlay(self, key, ttl_s=60, raw=None, kind="staging", **fields):
         """An overlay as another program would write it: value and index member."""
         kv = self.kv()
         seconds, micros = kv.time()
-        value = raw if raw is not None else json.dumps({"model_id": key, **fields})
-        kv.set(f"wb:1:staging:{key}", value, px=int(ttl_s * 1000))
-        kv.zadd("wb:1:live", {f"staging:{key}": seconds * 1000 + micros // 1000 + ttl_s * 1000})
+        value = raw if raw is not None else json.dumps({"model_id" if kind == "staging" else "job_id": key, **fields})
+        kv.set(f"wb:1:{kind}:{key}", value, px=int(ttl_s * 1000))
+        kv.zadd("wb:1:live", {f"{kind}:{key}": seconds * 1000 + micros // 1000 + ttl_s * 1000})
 
     # --- processes ---
 

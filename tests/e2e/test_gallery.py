@@ -231,6 +231,47 @@ def test_a_row_that_ended_hides_its_overlay(stack, status):
     assert entry is None if status != "failed" else (entry["message"], entry["error"]) == ("row", "why")
 
 
+def test_an_overlay_without_its_row_is_shown_as_it_holds_the_whole_entry(stack):
+    stack.put_overlay("j", kind="op", gallery_element_name="g@m", op_type="model_install", status="downloading",
+                      progress=12.5, phase="p", message="m", cancellable=True)
+    entry = shown(stack, "j")
+    assert (entry["id"], entry["name"], entry["progress"], entry["message"], entry["cancellable"]) == (
+        "g@m", "m", 12, "m", True)
+
+
+def test_malformed_overlays_of_operations_count_as_absent_and_in_a_metric(stack):
+    """And never break the answer, nor the row beneath."""
+    good = {"job_id": "bad", "gallery_element_name": "m", "op_type": "model_install", "status": "pending"}
+    bad = ["", "x", "[]", "null", *(json.dumps({**good, **change}) for change in (
+        {"progress": "1"}, {"progress": -1}, {"progress": 101}, {"current_bytes": -1}, {"total_bytes": 1e300},
+        {"message": 7}, {"nodes": 7}, {"nodes": [7]}, {"nodes": [{"node_id": "n", "status": "asleep"}]},
+        {"status": "a new word"}, {"status": "completed"}, {"job_id": "other"}, {"cancellable": 1}, {"phase": "x" * 33})),
+        '{"job_id":"bad","status":"pending","progress":NaN}', b'{"job_id":"bad","status":"pending","message":"\xff"}',
+        '{"job_id":"bad","status":"pending","message":"\\u0000"}', '{"message":"' + "x" * 200000 + '"}']
+    before = stack.metric("weighbridge_overlay_malformed_total")
+    stack.gallery_row("bad0", progress=7)
+    for i, raw in enumerate(bad):
+        text = raw if isinstance(raw, bytes) else raw.encode()
+        stack.put_overlay(f"bad{i}", kind="op", raw=text.replace(b'"bad"', b'"bad%d"' % i))
+    stack.put_overlay("good", kind="op", **{**good, "job_id": "good"})
+    wait_until(lambda: jobs(stack) == {"bad0", "good"}, "the good one, and the row")
+    assert stack.job("bad0")["progress"] == 7
+    assert stack.metric("weighbridge_overlay_malformed_total") >= before + len(bad)
+    stack.admit("bad1")
+    assert stack.report("bad1", progress=5, phase="p").status_code == 200, "a report replaces what makes no sense"
+    wait_until(lambda: stack.job("bad1")["progress"] == 5, "the report")
+
+
+def test_stored_nodes_that_make_no_sense_are_left_out_and_counted(stack):
+    before = stack.metric("weighbridge_nodes_malformed_total")
+    for i, nodes in enumerate(("7", "{}", '[{"node_id":7}]', '["x"]', '[{"node_id":"n","status":"asleep"}]')):
+        stack.gallery_row(f"j{i}")
+        stack.sql("INSERT INTO operation_control (job_id, nodes) VALUES (%s, %s::jsonb)", [f"j{i}", nodes])
+    wait_until(lambda: len(jobs(stack)) == 5, "all")
+    assert all("nodes" not in e for e in stack.operations())
+    assert stack.metric("weighbridge_nodes_malformed_total") >= before + 5
+
+
 # --- cancel, pause, dismiss, control: section 4 ---
 
 @pytest.mark.parametrize("what,word,text", [("cancel", "cancel", "Operation cancelled"), ("pause", "pause", "Operation paused")])
