@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from conftest import HANG_S, wait_until
+from program import Program, ask
 from test_input import check_error
 
 ORDER = ["id", "jobID", "name", "fullName", "progress", "taskType", "isDeletion", "isBackend", "isQueued",
@@ -283,6 +284,7 @@ def test_a_stopped_operation_is_gone_at_once_and_its_worker_learns_of_it(stack, 
         answer = stack.act("j", what)
         assert (answer.status_code, answer.text) == (200, '{"success":true,"message":"%s"}' % text)
         assert stack.job("j") is None
+        assert not stack.kv().exists("wb:1:op:j"), "its overlay went with it"
         assert heard() == {"jobID": "j", "control": word}
     assert control(stack, "j") == word
     assert row(stack, "j", "status, cancellable") == ("cancelled", False)
@@ -453,6 +455,18 @@ def test_an_admission_is_shown_by_every_poll_after_its_answer(stack):
         assert stack.job(f"j{i}") is None, i
 
 
+def test_admissions_and_reports_are_counted(stack):
+    def counted():
+        return [stack.metric(f"weighbridge_{name}_total") for name in ("operations_admitted", "operation_reports")]
+
+    before = counted()
+    stack.admit("j")
+    stack.admit("j")
+    stack.report("j", progress=1)
+    stack.report("nobody", progress=1)
+    assert counted() == [before[0] + 2, before[1] + 1]
+
+
 def test_an_admission_without_an_id_gets_one(stack):
     answer = stack.call("POST", "/api/v1/operations", {"gallery_element_name": "m", "op_type": "backend_delete"},
                         token="worker")
@@ -480,7 +494,10 @@ def test_the_same_id_again_fills_in_and_reopens_nothing(stack):
 @pytest.mark.parametrize("status", ["completed", "cancelled"])
 def test_a_settled_operation_never_changes_again(stack, status):
     stack.admit("j", cancellable=True)
+    stack.report("j", progress=76, message="live")
+    assert stack.kv().exists("wb:1:op:j")
     ended = stack.report("j", status=status, progress=77)
+    assert not stack.kv().exists("wb:1:op:j"), "its overlay goes with it"
     assert ended.status_code == 200 and ended.json()["settled"] is True and ended.json()["status"] == status
     assert stack.job("j") is None
     before = row(stack, "j", "*")
@@ -576,6 +593,24 @@ def test_roles_of_gallery_calls(stack):
             assert stack.get(path, token=role).status_code == 200
             assert stack.call("HEAD", path, token=role).status_code == 200
     assert jobs(stack) == {"j"} and stack.job("j")["progress"] == 0 and history(stack) == []
+
+
+def test_where_anonymous_may_view_they_see_the_poll_and_the_history_and_nothing_else(stack, tmp_path):
+    stack.gallery_row("j", status="completed")
+    with Program(stack, WB_RUNTIME_DIR=str(tmp_path), WB_AUTH_ANONYMOUS="viewer") as program:
+        program.ready()
+
+        def status(path, method="GET"):
+            return ask(program.socket, path, method=method)[0]
+
+        for method in ("GET", "HEAD"):
+            assert status("/api/operations", method) == status("/api/operations/history", method) == 200
+        for path in ("/api/operations/j/control", "/api/v1/staging", "/api/v1/load-jobs", "/metrics"):
+            assert status(path) == 401
+        for what in ("cancel", "pause", "dismiss"):
+            assert status(f"/api/operations/j/{what}", "POST") == 401
+        assert status("/api/operations/history", "DELETE") == 401
+    assert outcome(stack, "j") == "completed"
 
 
 @pytest.mark.parametrize("path,method,allow", [

@@ -226,6 +226,9 @@ def test_postgres_out_last_good_operations_with_the_live_overlay(stack, way):
             assert (answer.status_code, answer.json()) == (200, {"settled": False, "durable": False})
             wait_until(lambda: stack.job(JOB)["progress"] == 30, "the live overlay on top")
             assert stack.job(JOB)["nodes"] == NODES and stack.job(JOB)["message"] == "fresh"
+            if way is stopped:
+                check_error(stack.report(JOB, progress=31, status="completed"), 503)
+                wait_until(lambda: stack.job(JOB)["progress"] == 30, "how it ends is not for the overlay to tell")
             # A server that hangs may still do later what it was asked for.
             for refused in (stack.report("doomed", status="completed"), stack.report("theirs", progress=5),
                             stack.admit("doomed"), stack.act("doomed", "cancel"), stack.act("doomed", "dismiss"),
@@ -237,6 +240,26 @@ def test_postgres_out_last_good_operations_with_the_live_overlay(stack, way):
     wait_until(lambda: degraded(stack) is None, "recovery by itself")
     assert wait_until(lambda: stack.report(JOB, progress=40).json().get("durable"), "durable again")
     wait_until(lambda: stack.job(JOB)["progress"] == 40, "and shown")
+
+
+@pytest.mark.parametrize("table", ["model_load_jobs", "gallery_operations"])
+def test_while_one_table_cannot_be_read_the_last_good_rows_of_both_stand(stack, table):
+    running(stack)
+    token = stack.claim("m")
+    assert stack.load("m", token, state="staging", bytes_sent=1, total_bytes=2).ok
+    stack.kv().flushdb()
+    wait_until(lambda: jobs(stack) == {JOB, "theirs", "staging:m"} and stack.job(JOB)["progress"] == 10, "rows alone")
+    connection = stack.pg()
+    connection.autocommit = False
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        wait_until(lambda: degraded(stack) == "postgres", "X-Degraded: postgres")
+        assert jobs(stack) == {JOB, "theirs", "staging:m"}
+    finally:
+        connection.rollback()
+        connection.close()
+    wait_until(lambda: degraded(stack) is None and jobs(stack) == {JOB, "theirs", "staging:m"}, "recovery by itself")
 
 
 @pytest.mark.touches("redis")
