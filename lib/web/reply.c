@@ -155,20 +155,26 @@ void reply_degraded(struct web_reply *r, const char *stores)
     (void)str_copy(r->degraded, sizeof(r->degraded), stores);
 }
 
+const char *reply_error_text(const struct err *e)
+{
+    if (reply_status_of(e->code) == HTTP_INTERNAL && e->code != ERR_NOT_DONE)
+        return "internal error"; /* the log has the cause; strangers get none */
+    const bool sayable = e->msg[0] != '\0' && str_utf8_valid(e->msg, strlen(e->msg));
+    return sayable ? e->msg : err_name(e->code);
+}
+
+void reply_failure(struct web_reply *r, enum err_code code, json_object *o)
+{
+    r->etag[0] = '\0';
+    set_json(r, reply_status_of(code), o);
+}
+
 void reply_error(struct web_reply *r, const struct err *e, const char *request_id)
 {
     json_object *o = jx_object();
-    const int status = reply_status_of(e->code);
-    const char *text = e->msg;
-    if (status == HTTP_INTERNAL &&
-        e->code != ERR_NOT_DONE) /* the log has the cause; strangers get none */
-        text = "internal error";
-    else if (text[0] == '\0' || !str_utf8_valid(text, strlen(text)))
-        text = err_name(e->code);
-    jx_set_str(o, "error", text);
+    jx_set_str(o, "error", reply_error_text(e));
     jx_set_str(o, "request_id", request_id);
-    r->etag[0] = '\0';
-    set_json(r, status, o);
+    reply_failure(r, e->code, o);
 }
 
 static size_t body_size(const struct web_reply *r)
@@ -241,6 +247,8 @@ static void error_headers(const struct web_reply *r, struct buf *out)
         header(out, "Allow: ", r->allow);
     if (r->status == HTTP_UNAVAILABLE)
         header(out, "Retry-After: ", "1");
+    if (r->final)
+        header(out, "x-should-retry: ", "false");
 }
 
 void reply_head(const struct web_reply *r, const char *request_id, struct buf *out)

@@ -24,6 +24,8 @@ struct web_reply {
     char allow[64];
     const char *type;
     bool revalidate; /* the answer to a GET: no-cache; any other is no-store */
+    bool
+        final; /* x-should-retry: false, which clients of OpenAI obey (they repeat a 409 otherwise) */
 };
 
 void reply_init(struct web_reply *r);
@@ -45,6 +47,13 @@ void reply_degraded(struct web_reply *r, const char *stores);
 /* Turns an error into status and {"error":…,"request_id":…}. 503 gets Retry-After. */
 void reply_error(struct web_reply *r, const struct err *e, const char *request_id);
 int reply_status_of(enum err_code code);
+
+/* The same in the words of another dialect: the status of code with o, which is consumed, for a body. */
+void reply_failure(struct web_reply *r, enum err_code code, json_object *o);
+
+/* What a stranger may read of an error: e's text, but nothing of an internal one. Static storage or borrowed
+ * from e. */
+const char *reply_error_text(const struct err *e);
 
 /* The last step of a GET or HEAD that went well: tagged gives the body a strong ETag unless it has
  * one; a matching If-None-Match (NULL: none) makes it 304 without a body. */

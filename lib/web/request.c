@@ -34,13 +34,19 @@ static int name_is(const char *text, size_t size, const char *name, struct err *
 
 int web_query(const struct web_req *r, const char *name, char *dst, size_t size, struct err *e)
 {
+    return web_query_nth(r, name, 0, dst, size, e);
+}
+
+int web_query_nth(
+    const struct web_req *r, const char *name, unsigned nth, char *dst, size_t size, struct err *e)
+{
     for (const char *at = r->query; *at != '\0';) {
         const size_t pair = strcspn(at, "&");
         const size_t key = strcspn(at, "&=");
         const int other = name_is(at, key, name, e);
         if (other < 0)
             return -1;
-        if (other == 0) {
+        if (other == 0 && nth-- == 0) {
             size_t skip = key < pair ? key + 1 : key;
             if (percent_decode(at + skip, pair - skip, true, dst, size, e) < 0)
                 return err_wrap(e, "%s", name);

@@ -22,6 +22,7 @@ enum { REQUEST_ID_SIZE = 65, REQUEST_BODY_MAX = 65536 };
 struct web_req {
     struct fcgi_req *fcgi;
     const char *method;
+    const char *uri;   /* raw, with the query; never NULL */
     const char *query; /* raw, never NULL */
     struct auth_caller caller;
     char request_id[REQUEST_ID_SIZE];
@@ -41,6 +42,10 @@ const char *web_param(const struct web_req *r, const char *name);
 /* A parameter of the query, decoded into dst. 1 when absent. ERR_INVALID for bad escapes or no room. */
 int web_query(
     const struct web_req *r, const char *name, char *dst, size_t size, struct err *e) WARN_UNUSED;
+
+/* The nth (from 0) of parameters of one name. */
+int web_query_nth(const struct web_req *r, const char *name, unsigned nth, char *dst, size_t size,
+    struct err *e) WARN_UNUSED;
 
 /* Binds the body by a table; without a body only required fields are missed. */
 int web_bind(const struct web_req *r, const struct jx_field *fields, size_t n, enum jx_mode mode,

@@ -35,6 +35,8 @@ struct web_app {
     /* Before the threads, in a worker or CGI process: makes what req->app will be. May start threads. */
     int (*start)(const struct web_context *w, void **app, struct err *e);
     void (*stop)(void *app);
+    /* Words a failure as the callers of the address expect it. NULL: reply_error(). */
+    void (*fail)(const struct web_req *req, struct web_reply *reply, const struct err *e);
 };
 
 /* The routes of every program: /healthz, /readyz, /metrics. */

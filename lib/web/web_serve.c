@@ -115,6 +115,7 @@ static int find_route(
     const struct web_server *s, struct web_req *req, struct web_reply *reply, struct err *e)
 {
     const char *uri = request_uri(req->fcgi);
+    req->uri = uri == NULL ? "" : uri;
     if (uri == NULL || req->method == NULL)
         return err_set(e, ERR_INVALID, "the web server passes no REQUEST_URI or REQUEST_METHOD");
     if (route_find(s->routes, s->n_routes, req->method, uri, &req->match, e) < 0) {
@@ -218,6 +219,7 @@ static void req_init(
     req->fcgi = r;
     req->method = fcgi_env(r, "REQUEST_METHOD");
     req->query = "";
+    req->uri = "";
     req->conf = s->context->conf;
     req->db = t->db;
     req->kv = t->kv;
@@ -243,7 +245,10 @@ void web_serve(struct fcgi_req *r, void *server)
     if (answer(s, t, &req, &reply, &e) < 0) {
         if (e.code == ERR_OK)
             (void)err_set(&e, ERR_INTERNAL, "a handler failed and did not say why");
-        reply_error(&reply, &e, req.request_id);
+        if (s->app->fail != NULL)
+            s->app->fail(&req, &reply, &e);
+        else
+            reply_error(&reply, &e, req.request_id);
     }
     send_reply(t, &req, &reply, &e, began_ns);
     reply_fini(&reply);

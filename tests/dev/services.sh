@@ -31,7 +31,7 @@ own_folder() { # a folder that is ours and nobody else's, though its parent is o
 
 make_var() {
     find_places
-    mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations"
+    mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations" "$VAR/jobs"
     own_folder "$RUN"
     [[ $RUN == "$VAR/run" || -e $VAR/run ]] || ln -s "$RUN" "$VAR/run"
     make_pg_folders
@@ -59,8 +59,8 @@ make_pg_folders() {
 
 make_tokens() {
     local role token lines=()
-    [[ -s $VAR/tokens ]] && return
-    for role in admin worker viewer; do
+    [[ -s $VAR/tokens && -s $VAR/submitter.token ]] && return
+    for role in admin worker viewer submitter; do
         token=$(openssl rand -hex 24)
         (umask 077 && printf '%s\n' "$token" >"$VAR/$role.token")
         lines+=("$(printf %s "$token" | sha256sum | cut -d' ' -f1) $role $role")
@@ -120,7 +120,7 @@ service_pids() {
     local name=$1 home link pid program comm
     case $name in
         redis) program=redis-server ;;
-        operations) program=weighbridge-operations ;;
+        operations | jobs) program=weighbridge-$name ;;
         *) program=$name ;;
     esac
     home=$(home_of "$name" | sed 's/[][*?\\]/\\&/g')
@@ -133,13 +133,13 @@ service_pids() {
             link=${link% (deleted)}
             [[ $comm == "${program:0:15}" || ${link##*/} == "$program" ]] && printf '%s\n' "$pid"
         done || true
-    [[ $name != operations ]] || guarded_pids
+    [[ $program != weighbridge-* ]] || guarded_pids "$program"
 }
 
 # Handlers keep others from looking into them, their folder included: only root sees that. Their arguments tell too.
 guarded_pids() {
     local pid
-    for pid in $(pgrep -x weighbridge-ope || true); do
+    for pid in $(pgrep -x "${1:0:15}" || true); do
         readlink "/proc/$pid/cwd" >/dev/null 2>&1 && continue
         if tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF -- "$INI"; then printf '%s\n' "$pid"; fi
     done 2>/dev/null
@@ -276,7 +276,12 @@ start_operations() {
     # An outage can be tried out with Postgres away; then there is nothing to migrate either.
     if leader postgres >/dev/null && timeout 3 psql "$(pg_url)" -XAtqc 'select 1' >/dev/null 2>&1; then migrate; fi
     launch operations "$BUILD/weighbridge-operations" --config "$INI"
-    wait_until operations 20 operations_answers
+    wait_until operations 20 handler_answers operations
+}
+
+start_jobs() {
+    launch jobs "$BUILD/weighbridge-jobs" --config "$INI"
+    wait_until jobs 20 handler_answers jobs
 }
 
 # Asks /healthz as a web server would, so that nginx need not run. Perl is part of every Debian.
@@ -293,7 +298,7 @@ FASTCGI_GET='use Socket;
     local $/;
     exit(<$s> =~ /Status: 200/ ? 0 : 1);'
 
-operations_answers() { perl -e "$FASTCGI_GET" "$RUN/operations.sock" /healthz; }
+handler_answers() { perl -e "$FASTCGI_GET" "$RUN/$1.sock" /healthz; }
 
 port_answers() { (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
@@ -327,10 +332,23 @@ start_nginx() {
     sed -e "s|@USER@|$user|" -e "s|@WORKERS@|${WB_DEV_NGINX_WORKERS:-2}|" -e "s|@PORT@|$(port)|" \
         "$ROOT/nginx/dev.conf.in" >"$VAR/nginx/nginx.conf"
     sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge/weighbridge.conf"
+    set_batch_service
     mkdir -p "$VAR/nginx/tmp"
     rm -f "$VAR/nginx/nginx.pid"
     launch nginx nginx -p "$(home_of nginx)/" -c nginx.conf -e error.log -g 'daemon off;'
     wait_until nginx 20 nginx_answers
+}
+
+# The files of the batch service that WB_BATCH_URL (and WB_BATCH_TOKEN) name, if they do.
+set_batch_service() {
+    local url=${WB_BATCH_URL:-} conf=$VAR/nginx/weighbridge/batch.conf
+    [[ $url ]] || return 0
+    url=${url#http://}
+    url=${url%%/*}
+    [[ $url =~ ^[A-Za-z0-9.:_-]+$ ]] || die "WB_BATCH_URL is no http://HOST:PORT"
+    chmod 600 "$conf"
+    sed -i "s|127.0.0.1:8090|$url|" "$conf"
+    [[ ! ${WB_BATCH_TOKEN:-} ]] || sed -i "s|default \"\";|default \"Bearer $WB_BATCH_TOKEN\";|" "$conf"
 }
 
 # nginx writes its number once it has the port: an answer alone may be that of another server.
