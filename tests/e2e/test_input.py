@@ -222,6 +222,7 @@ def test_head_etag_and_304(stack):
 
 
 def test_answers_alternate_on_one_connection(stack):
+    """Report 15 (test_reports.py)."""
     import requests
     session = requests.Session()
     tag = stack.get("/api/operations", session=session).headers["ETag"]
@@ -235,6 +236,7 @@ def test_answers_alternate_on_one_connection(stack):
 
 
 def test_long_headers_and_queries_are_taken(stack):
+    """Report 6 (test_reports.py)."""
     for size in (8100, 12000, 20000):
         assert stack.get("/api/operations", headers={"Cookie": "x" * size}).status_code == 200, size
     assert stack.get("/api/operations?x=" + "y" * 7000).status_code == 200

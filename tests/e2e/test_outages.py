@@ -144,6 +144,7 @@ def test_redis_out_postgres_up_rows_with_the_last_overlay_until_its_ttl(stack, w
 @pytest.mark.touches("postgres", "redis")
 @WAYS
 def test_both_out_last_snapshot_while_under_5_s_then_503(stack, way):
+    """Report 11 (test_reports.py). The JSON of a 503 is ours, not the web server's."""
     two_entries(stack)
     with way(stack, "postgres"), way(stack, "redis"):
         wait_until(lambda: degraded(stack) == "postgres,redis", "both found out")
@@ -206,6 +207,7 @@ def test_outage_survives_the_death_of_the_refresher(stack):
 
 @pytest.mark.touches("postgres")
 def test_postgres_restart_and_killed_sessions_are_not_seen_by_polls(stack):
+    """Reports 20 and 21 (test_reports.py)."""
     two_entries(stack)
     with Pollers(stack) as pollers:
         for _ in range(3):
@@ -220,6 +222,7 @@ def test_postgres_restart_and_killed_sessions_are_not_seen_by_polls(stack):
 
 @pytest.mark.touches("redis")
 def test_redis_frozen_twice_is_bounded_both_times(stack):
+    """Report 18 (test_reports.py). The timeout was lost with the first connection."""
     two_entries(stack)
     for _ in range(2):
         with hung(stack, "redis"):

@@ -124,6 +124,7 @@ def reload_under_load(stack, total, reloads):
 
 
 def test_a_reload_under_load_loses_no_post(stack):
+    """Report 11 (test_reports.py). nginx does not send a POST again."""
     reload_under_load(stack, 3000, 3)
 
 
@@ -209,6 +210,7 @@ def waiting_for_rows(stack):
 
 
 def test_a_stop_lets_requests_in_flight_complete(stack):
+    """Report 3 (test_reports.py)."""
     log = stack.var / "log" / "operations.log"
     with operations_with(stack, WB_DB_TIMEOUT_MS="60000"):
         start = log.stat().st_size
@@ -319,7 +321,7 @@ def test_a_frozen_worker_does_not_stop_polls_that_land_on_the_other(stack, which
 # --- clients that are silent, slow or odd ---
 
 def test_idle_and_silent_connections_do_not_stand_in_the_way(stack):
-    """With an hour to become whole, one that held a thread would hold it for ever."""
+    """Reports 1 and 2 (test_reports.py). With an hour to become whole, one that held a thread would hold it for ever."""
     with operations_with(stack, WB_FCGI_READ_TIMEOUT_MS="600000"):
         path, kept = socket_of(stack), []
         params = record(PARAMS, pairs(params_of("/api/v1/load-jobs/k/claim", "POST", body=b"x" * 60000)))
@@ -345,6 +347,7 @@ def test_idle_and_silent_connections_do_not_stand_in_the_way(stack):
 
 
 def test_get_values_over_and_over_harms_nobody(stack):
+    """Report 5 (test_reports.py): libfcgi prints its answer into 64 bytes."""
     _, workers = stack.processes()
     ask_values = record(GET_VALUES, pairs({"FCGI_MAX_CONNS": "", "FCGI_MPXS_CONNS": ""}), request=0)
     for one_by_one in (True, False):

@@ -74,6 +74,7 @@ def test_without_a_token_file_it_does_not_start(stack, tmp_path, file, says):
 
 @pytest.mark.parametrize("umask", [0o077, 0o000, 0o777])
 def test_the_sockets_mode_is_0660_whatever_the_umask(stack, tmp_path, umask):
+    """Report 7 (test_reports.py)."""
     folder = tmp_path / "run"
     folder.mkdir()
     with Program(stack, WB_RUNTIME_DIR=str(folder), umask=umask) as program:

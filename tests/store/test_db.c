@@ -436,7 +436,7 @@ static void a_table_made_later_is_found_and_its_statement_prepared(void **state)
         "run weighbridge-migrate");
 }
 
-/* A pooler handed the session on, or an admin altered a column: made anew, nobody notices. */
+/* Report 20: a pooler handed the session on, or an admin altered a column: made anew, nobody notices. */
 static void a_session_that_lost_its_statements_is_replaced(void **state)
 {
     struct err e = ERR_INIT;

@@ -283,6 +283,7 @@ static void assert_within_guard(int64_t start_ns)
     assert_true(clock_mono_ns() - start_ns < HANG_GUARD_MS * INT64_C(1000000));
 }
 
+/* Report 18. */
 static void test_a_frozen_redis_times_out_again_and_again(void **state)
 {
     (void)state;
@@ -314,6 +315,7 @@ static void test_a_frozen_redis_times_out_again_and_again(void **state)
     takes(piped, REDIS_REPLY_STRING, "x");
 }
 
+/* Report 17. */
 static void test_a_restart_between_calls_is_no_error(void **state)
 {
     (void)state;

@@ -177,7 +177,7 @@ static void test_stalled_bodies_do_not_block_others(void **state)
     server_stop(&s);
 }
 
-/* Section 2, item 15: the answer to these is printed into a buffer of 64 bytes. */
+/* Report 5: the answer to these is printed into a buffer of 64 bytes. */
 static void test_get_values_never_reaches_libfcgi(void **state)
 {
     (void)state;

@@ -48,6 +48,7 @@ static void test_term_ends_an_idle_server(void **state)
     }
 }
 
+/* Report 3, with connections that the web server keeps. */
 static void test_term_closes_idle_connections(void **state)
 {
     (void)state;
@@ -71,7 +72,7 @@ static void test_term_closes_idle_connections(void **state)
     }
 }
 
-/* Section 2, item 5: the process ended while other threads were at work. */
+/* Report 3: the process ended while other threads were at work. */
 static void test_term_lets_requests_in_hand_finish(void **state)
 {
     (void)state;

@@ -171,6 +171,7 @@ static void limits_size(void **state)
     json_object_put(o);
 }
 
+/* Report 22: 78.27 and not 78.269999999999996. */
 static void prints_doubles_shortest(void **state)
 {
     (void)state;
@@ -225,6 +226,7 @@ static void *parse_and_print(void *arg)
     return (void *)wrong; /* cmocka's asserts are for the main thread */
 }
 
+/* Report 23: json-c changes the locale of the thread while it parses. Run under ThreadSanitizer, too. */
 static void threads_do_not_disturb_each_other(void **state)
 {
     pthread_t thread[4];

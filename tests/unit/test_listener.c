@@ -154,6 +154,7 @@ static void tend_stop(struct tender *t)
 
 /* --- binding --- */
 
+/* Report 7. */
 static void socket_has_mode_0660_whatever_the_umask(void **state)
 {
     (void)state;

@@ -242,6 +242,7 @@ static void only_rows_in_staging_are_shown(void **state)
     }
 }
 
+/* Report 25: what the row says of the end counts, whatever is left in Redis. */
 static void loading_hides_the_overlay(void **state)
 {
     struct scene *s = scene(state);
