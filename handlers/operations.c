@@ -138,6 +138,7 @@ static int64_t poll_timeout_ms(const struct web_context *w)
 static int start(const struct web_context *w, void **out, struct err *e)
 {
     struct operations_app *app = mem_calloc(1, sizeof(*app));
+    metrics_show(METRICS_OF_OPERATIONS);
     pthread_mutex_init(&app->ask_lock, NULL);
     app->source = poll_source_new(w->conf, "weighbridge-operations/poll", poll_timeout_ms(w));
     if (w->shared == NULL || w->cgi) {

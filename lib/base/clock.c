@@ -2,7 +2,10 @@
 #include "base/clock.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <time.h>
+
+static _Atomic int64_t shift_us;
 
 int64_t clock_mono_ns(void)
 {
@@ -17,7 +20,13 @@ int64_t clock_wall_us(void)
     struct timespec now = { 0, 0 };
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * US_PER_S + now.tv_nsec / 1000;
+    return (int64_t)now.tv_sec * US_PER_S + now.tv_nsec / 1000 +
+           atomic_load_explicit(&shift_us, memory_order_relaxed);
+}
+
+void clock_shift_wall(int64_t us)
+{
+    atomic_store_explicit(&shift_us, us, memory_order_relaxed);
 }
 
 int64_t clock_deadline(int64_t ms)

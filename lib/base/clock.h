@@ -17,6 +17,9 @@ int64_t clock_mono_ns(void);
 /* CLOCK_REALTIME in microseconds since 1970-01-01T00:00:00Z. */
 int64_t clock_wall_us(void);
 
+/* From now on this process takes the time to be so much later than it is: for tests of what must not depend on it. */
+void clock_shift_wall(int64_t us);
+
 /* A deadline: ms milliseconds from now on the monotonic clock, in nanoseconds. */
 int64_t clock_deadline(int64_t ms);
 

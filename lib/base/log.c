@@ -37,6 +37,7 @@ static struct {
 
 static _Atomic int64_t dropped;
 static _Thread_local const char *request;
+static _Thread_local const char *job;
 
 static bool stderr_is_journal(void)
 {
@@ -88,6 +89,11 @@ int log_level_parse(const char *text, enum log_level *out)
 void log_set_request(const char *request_id)
 {
     request = request_id;
+}
+
+void log_set_job(const char *job_id)
+{
+    job = job_id;
 }
 
 /* Adds a piece that must stay whole; the first that does not fit ends the line's body visibly. */
@@ -256,6 +262,8 @@ void log_emit(enum log_level level, const struct log_kv *kvs)
         put_number(&l, "dropped", lost);
     if (request)
         put_pair(&l, "request_id", request);
+    if (job)
+        put_pair(&l, "job_id", job);
     l.text[l.len++] = '\n';
     if (write_line(l.text, l.len))
         atomic_fetch_sub(&dropped, lost);

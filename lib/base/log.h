@@ -50,6 +50,9 @@ int log_level_parse(const char *text, enum log_level *out);
 /* Request id that every line of this thread carries; borrowed until set again; NULL for none. */
 void log_set_request(const char *request_id);
 
+/* The same for the id of the job that a planner's thread has in hand. */
+void log_set_job(const char *job_id);
+
 void log_emit(enum log_level level, const struct log_kv *kvs);
 
 #endif

@@ -16,11 +16,24 @@ static_assert((int)METRIC__COUNT <= (int)METRICS_VALUES, "the memory has room fo
 static_assert(sizeof(_Atomic int64_t) == sizeof(int64_t), "a metric is one 64-bit word");
 
 /* Gauges of what a process itself has open. */
-enum own_gauge { OWN_NONE, OWN_CONNS_OPEN, OWN_CONNS_WAITING, OWN__COUNT };
+enum own_gauge {
+    OWN_NONE,
+    OWN_CONNS_OPEN,
+    OWN_CONNS_WAITING,
+    OWN_CREW_THREADS,
+    OWN_CREW_RUNNING,
+    OWN_CREW_WAITING,
+    OWN_LEASES_HELD,
+    OWN__COUNT
+};
 
 static const unsigned char OWN[METRIC__COUNT] = {
     [METRIC_CONNS_OPEN] = OWN_CONNS_OPEN,
     [METRIC_CONNS_WAITING] = OWN_CONNS_WAITING,
+    [METRIC_CREW_THREADS] = OWN_CREW_THREADS,
+    [METRIC_CREW_RUNNING] = OWN_CREW_RUNNING,
+    [METRIC_CREW_WAITING] = OWN_CREW_WAITING,
+    [METRIC_LEASES_HELD] = OWN_LEASES_HELD,
 };
 
 /* What is a process' own. The process holds the mutex as long as it lives: it is a robust one, so the
@@ -36,19 +49,36 @@ struct memory {
 };
 static_assert(sizeof(struct memory) == METRICS_WORDS * sizeof(int64_t), "as metrics.h says");
 
+enum { METRICS_OF_ALL = 1 };
+
 struct metric_info {
     const char *name;
     const char *type;
     const char *labels;
     const char *help;
+    unsigned group;
 };
 
+#define ROW(group_, type_, name_, labels_, help_) \
+    { \
+        .name = (name_), .type = #type_, .labels = (labels_), .help = (help_), .group = (group_) \
+    }
 static const struct metric_info INFO[METRIC__COUNT] = {
-#define METRIC(id, type_, name_, labels_, help_) \
-    [METRIC_##id] = { .name = (name_), .type = #type_, .labels = (labels_), .help = (help_) },
+#define METRIC(id, type, name, labels, help) \
+    [METRIC_##id] = ROW(METRICS_OF_ALL, type, name, labels, help),
 #include "base/metrics.def"
 #undef METRIC
+#define METRIC(id, type, name, labels, help) \
+    [METRIC_##id] = ROW(METRICS_OF_OPERATIONS, type, name, labels, help),
+#include "base/operations_metrics.def"
+#undef METRIC
+#define METRIC(id, type, name, labels, help) \
+    [METRIC_##id] = ROW(METRICS_OF_PLANNER, type, name, labels, help),
+#include "base/planner_metrics.def"
+#undef METRIC
 };
+
+static unsigned shown = METRICS_OF_ALL;
 
 static _Atomic int64_t own[METRIC__COUNT];
 static _Atomic int64_t *values = own;
@@ -113,17 +143,19 @@ static int64_t sum_of_parts(int gauge)
     return sum;
 }
 
+static _Atomic int64_t *place_of(enum metric m)
+{
+    return ours != NULL && OWN[m] != OWN_NONE ? &ours->value[OWN[m] - 1] : &values[m];
+}
+
 void metric_add(enum metric m, int64_t n)
 {
-    _Atomic int64_t *at =
-        ours != NULL && OWN[m] != OWN_NONE ? &ours->value[OWN[m] - 1] : &values[m];
-
-    atomic_fetch_add_explicit(at, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(place_of(m), n, memory_order_relaxed);
 }
 
 void metric_set(enum metric m, int64_t value)
 {
-    atomic_store_explicit(&values[m], value, memory_order_relaxed);
+    atomic_store_explicit(place_of(m), value, memory_order_relaxed);
 }
 
 int64_t metric_get(enum metric m)
@@ -138,7 +170,7 @@ static void print_value(const struct metric_info *info, int64_t value, struct bu
     buf_puts(out, info->name);
     if (*info->labels)
         buf_printf(out, "{%s}", info->labels);
-    if (!str_ends(info->name, "_seconds_total")) {
+    if (!str_ends(info->name, "_seconds_total") && !str_ends(info->name, "_seconds_sum")) {
         buf_printf(out, " %" PRId64 "\n", value);
         return;
     }
@@ -147,16 +179,35 @@ static void print_value(const struct metric_info *info, int64_t value, struct bu
         us % (uint64_t)US_PER_S);
 }
 
+void metrics_show(unsigned groups)
+{
+    shown = METRICS_OF_ALL | groups;
+}
+
+/* Length of the name that a metric is described by: without _sum or _count in a summary. */
+static int name_length(const struct metric_info *info)
+{
+    const size_t size = strlen(info->name);
+
+    if (strcmp(info->type, "summary") != 0)
+        return (int)size;
+    return (int)(size - (str_ends(info->name, "_sum") ? strlen("_sum") : strlen("_count")));
+}
+
 void metrics_print(struct buf *out)
 {
-    const char *last = "";
+    const struct metric_info *last = NULL;
 
     for (int m = 0; m < METRIC__COUNT; m++) {
         const struct metric_info *info = &INFO[m];
-        if (strcmp(info->name, last) != 0)
-            buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
-                info->type);
-        last = info->name;
+        const int n = name_length(info);
+        if ((info->group & shown) == 0)
+            continue;
+        if (last == NULL || name_length(last) != n ||
+            strncmp(info->name, last->name, (size_t)n) != 0)
+            buf_printf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", n, info->name, info->help, n,
+                info->name, info->type);
+        last = info;
         print_value(info, metric_get((enum metric)m), out);
     }
 }

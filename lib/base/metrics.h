@@ -15,6 +15,8 @@
 enum metric {
 #define METRIC(id, type, name, labels, help) METRIC_##id,
 #include "base/metrics.def"
+#include "base/operations_metrics.def"
+#include "base/planner_metrics.def"
 #undef METRIC
     METRIC__COUNT
 };
@@ -24,7 +26,7 @@ enum metric {
 enum {
     METRICS_VALUES = 256,
     METRICS_PARTS = 256,
-    METRICS_WORDS = METRICS_VALUES + METRICS_PARTS * 8
+    METRICS_WORDS = METRICS_VALUES + METRICS_PARTS * 16
 };
 
 /* Makes memory (METRICS_WORDS words, aligned to 64 bytes, all zero) ready, once, before anybody attaches
@@ -43,6 +45,10 @@ void metrics_join(void);
 void metric_add(enum metric m, int64_t n);
 void metric_set(enum metric m, int64_t value);
 int64_t metric_get(enum metric m); /* of the whole service */
+
+/* Which metrics metrics_print() tells of beside those of every program: bits. Before threads start. */
+enum { METRICS_OF_OPERATIONS = 1 << 1, METRICS_OF_PLANNER = 1 << 2 };
+void metrics_show(unsigned groups);
 
 /* Prometheus text exposition format 0.0.4: HELP and TYPE once per name, then the values. */
 void metrics_print(struct buf *out);

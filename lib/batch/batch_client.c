@@ -337,7 +337,7 @@ static bool take_page(json_object *data, struct batch_search *s, char last[BATCH
             continue; /* what makes no sense is no batch of ours */
         (void)str_copy(last, BATCH_ID_SIZE, b.id);
         old |= b.times.created_at > 0 && b.times.created_at < s->since - CLOCKS_DIFFER_S;
-        if (strcmp(b.job_id, s->job_id) != 0)
+        if (b.job_id[0] == '\0' || (s->job_id != NULL && strcmp(b.job_id, s->job_id) != 0))
             continue;
         s->batch = mem_resize(s->batch, s->n + 1, sizeof *s->batch);
         s->batch[s->n++] = b;

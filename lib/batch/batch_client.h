@@ -101,7 +101,7 @@ int batch_client_cancel(struct batch_client *c, const char *id, struct batch *ou
 
 /* A search for the batches of a job, and what it found so far: newest first. */
 struct batch_search {
-    const char *job_id; /* borrowed */
+    const char *job_id; /* borrowed; NULL: those of any job */
     int64_t since;      /* seconds since 1970: batches created earlier end the search */
     char after[BATCH_ID_SIZE];
     int pages;

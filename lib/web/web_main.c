@@ -58,6 +58,8 @@ static int load(struct process *p, struct err *e)
     log_setup(p->name, level);
     if (!str_empty(p->conf.redis_url) && kv_url_check(p->conf.redis_url, e) < 0)
         return err_wrap(e, "[redis] url");
+    if (p->app->check != NULL && p->app->check(&p->conf, e) < 0)
+        return -1;
     return auth_load(&p->conf, &p->auth, e);
 }
 

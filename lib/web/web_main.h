@@ -26,12 +26,15 @@ struct web_context {
 struct web_app {
     const char *name;    /* "operations": program weighbridge-operations, socket operations.sock */
     const char *summary; /* for --help */
+    const char *more_help; /* lines of options that only this program has; NULL: none */
     const struct web_route *routes;
     size_t n_routes;
     const struct db_stmts *stmts; /* of the request threads */
     size_t n_stmts;
     int64_t (*workers)(const struct conf *c);
     const char *(*socket)(const struct conf *c); /* "" or NULL: the default */
+    /* What of the configuration only this program can judge (may be NULL): ERR_INVALID keeps it from starting. */
+    int (*check)(const struct conf *c, struct err *e);
     /* Before the threads, in a worker or CGI process: makes what req->app will be. May start threads. */
     int (*start)(const struct web_context *w, void **app, struct err *e);
     void (*stop)(void *app);

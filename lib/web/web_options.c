@@ -76,9 +76,10 @@ void web_options_help(const struct web_app *app)
         "  --check                   look at configuration and token file, then leave\n"
         "  --print-config            print the effective configuration\n"
         "  --print-config=markdown   print what can be configured\n"
+        "%s"
         "  --version, --help\n\n"
         "Started by hand or by an init system it makes its socket, or takes the one that systemd\n"
         "passes, and runs its workers; with a listening socket as descriptor 0 it is a worker; with\n"
         "a CGI environment it answers one request. HUP starts a new generation of workers, TERM ends.\n",
-        app->name, app->summary, app->name);
+        app->name, app->summary, app->name, app->more_help == NULL ? "" : app->more_help);
 }

@@ -27,6 +27,20 @@ static void duplicates_are_all_found_newest_first(void **state)
     assert_string_equal(third.id, first.id);
 }
 
+/* For a sweep: whatever belongs to some job, and nothing that belongs to none. */
+static void a_search_without_a_job_finds_those_of_all_jobs(void **state)
+{
+    struct batch_scene *s = *state;
+    cleanup_batch_search struct batch_search search = BATCH_SEARCH_INIT(NULL, 0);
+    struct batch mine = batch_make(s, BATCH_JOB);
+    struct batch other = batch_make(s, "another");
+    (void)batch_make(s, "");
+    assert_int_equal(batch_find_all(s, &search), 2);
+    assert_string_equal(search.batch[0].id, other.id);
+    assert_string_equal(search.batch[1].id, mine.id);
+    assert_string_equal(search.batch[1].job_id, BATCH_JOB);
+}
+
 static void a_search_goes_page_by_page(void **state)
 {
     struct batch_scene *s = *state;
@@ -102,6 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define SCENE(t) cmocka_unit_test_setup_teardown(t, batch_setup, batch_teardown)
         SCENE(duplicates_are_all_found_newest_first),
+        SCENE(a_search_without_a_job_finds_those_of_all_jobs),
         SCENE(a_search_goes_page_by_page),
         SCENE(a_search_ends_where_older_ones_begin),
         SCENE(a_list_without_end_is_an_error),

@@ -221,6 +221,20 @@ static void the_request_is_the_threads_own(void **state)
     assert_non_null(strstr(text, "thread=other\n"));
 }
 
+static void a_job_in_hand_is_named(void **state)
+{
+    (void)state;
+    log_set_request("r-8");
+    log_set_job("0190");
+    begin();
+    log_info(LOG_MSG("job"));
+    log_set_job(NULL);
+    log_info(LOG_MSG("none"));
+    const char *text = end();
+    assert_non_null(strstr(text, "msg=job request_id=r-8 job_id=0190\n"));
+    assert_non_null(strstr(text, "msg=none request_id=r-8\n"));
+}
+
 static void name_stream(const char *format)
 {
     char name[64];
@@ -342,6 +356,7 @@ int main(void)
         cmocka_unit_test_setup(long_lines_are_cut_visibly, set_up),
         cmocka_unit_test_setup(no_length_breaks_a_line, set_up),
         cmocka_unit_test_setup(the_request_is_the_threads_own, set_up),
+        cmocka_unit_test_setup(a_job_in_hand_is_named, set_up),
         cmocka_unit_test_setup(a_journal_gets_priorities_and_no_stamp, set_up),
         cmocka_unit_test_setup(another_stream_is_no_journal, set_up),
         cmocka_unit_test_setup(a_gone_reader_is_harmless, set_up),

@@ -75,6 +75,52 @@ static void every_name_is_described_once(void **state)
     assert_in_range(described, 5, METRIC__COUNT);
 }
 
+/* A program tells of what it counts itself, and not of what others would. */
+static void programs_tell_of_their_own_metrics(void **state)
+{
+    cleanup_buf struct buf every = BUF_INIT(65536);
+    cleanup_buf struct buf operations = BUF_INIT(65536);
+    cleanup_buf struct buf planner = BUF_INIT(65536);
+
+    (void)state;
+    metrics_print(&every);
+    metrics_show(METRICS_OF_OPERATIONS);
+    metrics_print(&operations);
+    metrics_show(METRICS_OF_PLANNER);
+    metrics_print(&planner);
+    metrics_show(0);
+    assert_null(strstr(every.data, "weighbridge_snapshots_total"));
+    assert_null(strstr(every.data, "weighbridge_planner_"));
+    assert_non_null(strstr(operations.data, "\nweighbridge_snapshots_total 0\n"));
+    assert_null(strstr(operations.data, "weighbridge_planner_"));
+    assert_non_null(strstr(planner.data, "\nweighbridge_planner_refused_total 0\n"));
+    assert_null(strstr(planner.data, "weighbridge_snapshots_total"));
+    assert_non_null(strstr(planner.data, "\nweighbridge_http_response_bytes_total 0\n"));
+}
+
+/* Sum and count are one family of Prometheus' text format: described once, by the name without its ending. */
+static void a_summary_is_one_family(void **state)
+{
+    cleanup_buf struct buf out = BUF_INIT(65536);
+
+    (void)state;
+    metric_set(METRIC_TOOK_PLAN, 1500000);
+    metric_set(METRIC_TIMES_PLAN, 3);
+    metrics_show(METRICS_OF_PLANNER);
+    metrics_print(&out);
+    metrics_show(0);
+    const char *type = "\n# TYPE console_planner_duration_seconds summary\n"
+                       "console_planner_duration_seconds_sum{method=\"plan\"} 1.500000\n"
+                       "console_planner_duration_seconds_count{method=\"plan\"} 3\n"
+                       "console_planner_duration_seconds_sum{method=\"provision\"} 0.000000\n";
+    assert_non_null(strstr(out.data, type));
+    const char *help = strstr(out.data, "# HELP console_planner_duration_seconds ");
+    assert_non_null(help);
+    assert_null(strstr(help + 1, "# HELP console_planner_duration_seconds"));
+    metric_set(METRIC_TOOK_PLAN, 0);
+    metric_set(METRIC_TIMES_PLAN, 0);
+}
+
 /* The values stay in the page from here on. */
 static void attaching_adds_what_was_counted(void **state)
 {
@@ -223,6 +269,8 @@ int main(void)
         cmocka_unit_test(print_is_text_exposition),
         cmocka_unit_test(times_are_printed_in_seconds),
         cmocka_unit_test(every_name_is_described_once),
+        cmocka_unit_test(programs_tell_of_their_own_metrics),
+        cmocka_unit_test(a_summary_is_one_family),
         cmocka_unit_test(attaching_adds_what_was_counted),
         cmocka_unit_test(what_a_killed_process_had_open_does_not_count),
         cmocka_unit_test(parts_of_ended_processes_are_taken_again),
