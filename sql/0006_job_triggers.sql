@@ -5,12 +5,13 @@
 -- transaction of the change itself. The triggers run only when `state` changes.
 
 -- Something to be done to the outside world; lib/model/job.h tells of the kinds:
--- 0 provision, 1 create_batch, 2 cancel_batch, 3 release.
+-- 0 provision, 1 create_batch, 2 cancel_batch, 3 release, 4 stray_batch.
 CREATE TABLE intent (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id uuid NOT NULL, -- no foreign key: a release may outlive everything else
     pool_id smallint NOT NULL,
-    kind smallint NOT NULL CHECK (kind BETWEEN 0 AND 3),
+    kind smallint NOT NULL CHECK (kind BETWEEN 0 AND 4),
+    subject text NOT NULL, -- of 0, 1 and 3 the provision key, of 2 and 4 the batch
     idem_key text NOT NULL UNIQUE,
     state smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2), -- 0 open, 1 done, 2 dropped
     attempts int NOT NULL DEFAULT 0,
@@ -67,9 +68,8 @@ BEGIN
     VALUES (NEW.job_id, now_, OLD.state, NEW.state, NEW.event, NEW.actor, NEW.event_epoch, NEW.detail);
     PERFORM job_count_move(NEW.pool_id, OLD.state, NEW.state);
     IF NEW.machines AND (NEW.state = 0 OR NEW.state >= 9) THEN
-        INSERT INTO intent (job_id, pool_id, kind, idem_key, payload)
-        VALUES (NEW.job_id, NEW.pool_id, 3, 'release:' || OLD.provision_key,
-            jsonb_build_object('provision_key', OLD.provision_key))
+        INSERT INTO intent (job_id, pool_id, kind, subject, idem_key)
+        VALUES (NEW.job_id, NEW.pool_id, 3, OLD.provision_key, 'release:' || OLD.provision_key)
         ON CONFLICT (idem_key) DO NOTHING;
         NEW.machines := false;
     END IF;
@@ -93,7 +93,7 @@ BEGIN
     WHERE v.file_id <> ''
     ON CONFLICT DO NOTHING;
     UPDATE intent SET state = 2, ended_at = clock_timestamp()
-    WHERE job_id = NEW.job_id AND kind <> 3 AND state = 0;
+    WHERE job_id = NEW.job_id AND kind < 3 AND state = 0;
     DELETE FROM job_run WHERE job_id = NEW.job_id;
     RETURN NULL;
 END $$;

@@ -43,6 +43,7 @@ const char *intent_kind_name(enum intent_kind kind)
         [INTENT_CREATE_BATCH] = "create_batch",
         [INTENT_CANCEL_BATCH] = "cancel_batch",
         [INTENT_RELEASE] = "release",
+        [INTENT_STRAY_BATCH] = "stray_batch",
     };
     return kind < INTENT__COUNT ? NAMES[kind] : "unknown";
 }

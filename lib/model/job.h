@@ -64,7 +64,8 @@ enum intent_kind {
     INTENT_PROVISION,    /* key provision:<job id>:<attempt> */
     INTENT_CREATE_BATCH, /* key create_batch:<job id>:<attempt> */
     INTENT_CANCEL_BATCH, /* key cancel_batch:<job id>:<batch id> */
-    INTENT_RELEASE,      /* key release:<provision key> */
+    INTENT_RELEASE,      /* key release:<provision key>; may outlive the job */
+    INTENT_STRAY_BATCH, /* key stray_batch:<job id>:<batch id>: one that no job holds; as release */
     INTENT__COUNT
 };
 const char *intent_kind_name(enum intent_kind kind);

@@ -21,7 +21,8 @@ struct policy_job {
     int64_t replicas;
     int64_t gpus; /* of each replica; 0: none asked for */
     const char *gpu_type;
-    int64_t attempts;
+    int64_t attempts;         /* times it was planned before */
+    int64_t failures;         /* times in a row that it could not be had, for back-off */
     const char *request_json; /* as in struct job; "" unless the snapshot was asked for it */
 };
 

@@ -2,8 +2,9 @@
 #ifndef WB_STORE_INTENT_H
 #define WB_STORE_INTENT_H
 
-/* Release intents: machines to be given back, retried for ever, visible until done. They have leases of their
- * own, since their job may be long gone. (The other kinds are settled by whoever holds their job: job_run.h.)
+/* Release intents: machines to be given back, retried for ever, visible until done; and batches that no job
+ * holds, to be cancelled. They have leases of their own, since their job may be long gone. (The other kinds are
+ * settled by whoever holds their job: job_run.h.)
  * Jobs contract section 5, "Intents". Errors are those of db.h. */
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@ extern const struct db_stmts INTENT_STMTS;
 
 struct release {
     int64_t id;
+    enum intent_kind kind; /* INTENT_RELEASE, INTENT_STRAY_BATCH */
     int64_t lease_epoch;
     char job_id[UUID_SIZE];
     int64_t pool_id;
@@ -23,7 +25,8 @@ struct release {
     int64_t tries;   /* this one included */
     int64_t created_us;
     int64_t next_us;
-    const char *provision_key;
+    const char *provision_key; /* INTENT_RELEASE, else "" */
+    const char *batch_id;      /* INTENT_STRAY_BATCH, else "" */
     const char *provider;
     const char *region;
     const char *details_json; /* of the provision row: what is known to have been got */
@@ -55,8 +58,8 @@ int release_done(struct db *db, const struct release *r, struct err *e) WARN_UNU
 int release_retry(struct db *db, const struct release *r, const char *error, int64_t delay_ms,
     struct err *e) WARN_UNUSED;
 
-int release_renew(
-    struct db *db, const struct release *const *r, size_t n, struct err *e) WARN_UNUSED;
+/* Prolongs the lease. 1 as above. */
+int release_renew(struct db *db, const struct release *r, struct err *e) WARN_UNUSED;
 
 /* The open ones, oldest first, held or not: what operators see. */
 int release_backlog(struct db *db, int64_t limit, struct releases *out, struct err *e) WARN_UNUSED;

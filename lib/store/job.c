@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "db/db_row.h"
 #include "store/job_row.h"
+#include "store/job_sql.h"
 
 enum stmt {
     ENQUEUE,
@@ -59,18 +60,18 @@ static const struct db_stmt STMTS[] = {
         "  LIMIT " POSITION_MAX ") earlier))"
         " FROM job_run r WHERE r.job_id = $1::uuid AND r.state = 0",
         1 },
-    /* A poll at '-infinity' is one that was asked for while somebody may hold the row: whoever hands it
-     * back leaves that alone. */
     [CANCEL] = { "job_cancel",
-        "WITH r AS (UPDATE job_run SET state = CASE state WHEN 0 THEN 12 ELSE 8 END, event = 18,"
+        "WITH r AS (UPDATE job_run SET state = CASE state WHEN " S_QUEUED " THEN " S_CANCELLED
+        "  ELSE " S_CANCELLING " END, event = " E_CANCEL ","
         "  event_epoch = 0, actor = $2, detail = NULL,"
         "  cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),"
         "  next_poll_at = '-infinity', version = version + (state = 0)::int"
-        "  WHERE job_id = $1::uuid AND (state <> 8 OR cancel_requested_at IS NULL)"
+        "  WHERE job_id = $1::uuid AND (state <> " S_CANCELLING " OR cancel_requested_at IS NULL)"
         "  RETURNING job_id, pool_id, state, batch_id),"
-        " i AS (INSERT INTO intent AS i (job_id, pool_id, kind, idem_key)"
-        "  SELECT job_id, pool_id, 2, 'cancel_batch:' || job_id || ':' || batch_id FROM r"
-        "  WHERE state = 8 AND batch_id <> ''"
+        " i AS (INSERT INTO intent AS i (job_id, pool_id, kind, subject, idem_key)"
+        "  SELECT job_id, pool_id, " K_CANCEL_BATCH
+        ", batch_id, 'cancel_batch:' || job_id || ':' || batch_id FROM r"
+        "  WHERE state = " S_CANCELLING " AND batch_id <> ''"
         "  ON CONFLICT (idem_key) DO UPDATE SET payload = NULL WHERE i.state = 0)"
         " SELECT state FROM r",
         2 },

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "db/db_row.h"
 #include "store/job_row.h"
+#include "store/job_sql.h"
 
 enum { PAGE_MAX = 200, STATES_TEXT = 64, CURSOR_SIZE = 64 };
 
@@ -49,7 +50,7 @@ static const struct db_stmt STMTS[] = {
         " SELECT e.id, e.created_at FROM unnest($5::smallint[]) s CROSS JOIN LATERAL"
         " (SELECT k.id, k.created_at FROM job k WHERE k.final_state = s AND " BEFORE_CURSOR(
             "k") " AND " OF_CREATOR("k") IN_ORDER("k") PAGE_LIMIT
-        ") e WHERE s >= 9)"
+        ") e WHERE s >= " S_FIRST_END ")"
         " SELECT " JOB_COLUMNS
         " FROM (SELECT id FROM page ORDER BY created_at DESC, id DESC" PAGE_LIMIT
         ") l JOIN job j ON j.id = l.id" THE_PAGE,

@@ -15,13 +15,23 @@
 
 extern const struct db_stmts JOB_RUN_STMTS;
 
-enum { RUN_LEASE_MS = 30000, RUN_RENEW_MS = 10000, RUN_CLAIM_MAX = 50, RUN_POOLS_MAX = 64 };
+enum {
+    RUN_LEASE_MS = 30000,
+    RUN_RENEW_MS = 10000,
+    RUN_CLAIM_MAX = 50,
+    RUN_POOLS_MAX = 64,
+    RUN_POOLS_TEXT_MAX = 512
+};
 
 /* The pools that a planner serves. */
 struct run_pools {
     const int64_t *id;
     size_t n; /* at most RUN_POOLS_MAX */
 };
+
+/* As the text of a smallint[]. */
+struct buf;
+void run_pools_text(struct run_pools pools, struct buf *out);
 
 /* What there is to do, in one cheap statement: the 1 s backstop. Nothing is locked. */
 struct run_look {

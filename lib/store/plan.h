@@ -10,7 +10,7 @@
  *     int lost = plan_begin(db, &lease, &ask, &p, e);      -- 1: no longer ours, step down
  *     policy(&p.snapshot, &decisions);
  *     ... build what each planned job needs: p.snapshot.job[i].request_json ...
- *     plan_commit(&p, orders, n, &result, e);
+ *     plan_commit(&p, "planner host/pid", orders, n, &result, e);
  */
 #include "db/db.h"
 #include "model/policy.h"
@@ -20,7 +20,7 @@ extern const struct db_stmts PLAN_STMTS;
 
 struct plan_ask {
     int64_t max_provisioning;
-    int64_t jobs;       /* most candidates to look at */
+    int64_t jobs;       /* most candidates to look at, up to 1000 */
     bool with_requests; /* fill request_json of the candidates */
 };
 
@@ -52,8 +52,9 @@ int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask,
 struct plan_order {
     const struct policy_job *job; /* of the snapshot */
     enum policy_verdict verdict;
-    const char *spec_json;  /* PLAN: what to provision, kept in the provision row */
-    const char *error_code; /* DEFER: why, kept on the job */
+    const char *spec_json;   /* PLAN: what to provision, kept in the provision row */
+    const char *detail_json; /* PLAN: for the event; NULL: none */
+    const char *error_code;  /* DEFER: why, kept on the job */
     const char *error;
     int64_t delay_ms; /* DEFER */
 };
@@ -68,7 +69,7 @@ struct plan_result {
  * provision row, the provision intent and an event with the lease's epoch; they are due for a claim at once.
  * More than max_provisioning jobs in planned or resource_preparing is refused as ERR_INTERNAL (a defect of the
  * policy). ERR_UNAVAILABLE and ERR_TIMEOUT of the commit itself leave it open whether it happened: step down. */
-int plan_commit(struct plan *p, const struct plan_order *order, size_t n, struct plan_result *out,
-    struct err *e) WARN_UNUSED;
+int plan_commit(struct plan *p, const char *actor, const struct plan_order *order, size_t n,
+    struct plan_result *out, struct err *e) WARN_UNUSED;
 
 #endif

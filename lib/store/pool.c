@@ -1,23 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/pool.h"
 
-const struct db_stmts POOL_STMTS = { NULL, 0 };
+#include <string.h>
+
+#include "db/db_row.h"
+
+enum stmt { FIND, MAKE, CHANGE };
+
+/* Not one upsert: that would use up a number of the identity at every start of a planner. */
+static const struct db_stmt STMTS[] = {
+    [FIND] = { "pool_find", "SELECT id, provisioner, policy FROM pool WHERE name = $1", 1 },
+    [MAKE] = { "pool_make",
+        "INSERT INTO pool (name, provisioner, policy) VALUES ($1, $2, $3)"
+        " ON CONFLICT (name) DO NOTHING",
+        3 },
+    [CHANGE] = { "pool_change", "UPDATE pool SET provisioner = $2, policy = $3 WHERE name = $1",
+        3 },
+};
+
+const struct db_stmts POOL_STMTS = { STMTS, sizeof STMTS / sizeof STMTS[0] };
+
+/* 1 when there is none. */
+static int look(struct db *db, const char *name, struct db_rows *rows, int64_t *id, struct err *e)
+{
+    int none = db_opt(db, &STMTS[FIND], DB_ARGS(DB_TEXT(name)), rows, e);
+    return none != 0 ? none : db_int8(rows, 0, 0, id, e);
+}
 
 int pool_ensure(struct db *db, const char *name, const char *provisioner, const char *policy,
     int64_t *id, struct err *e)
 {
-    (void)db;
-    (void)name;
-    (void)provisioner;
-    (void)policy;
-    (void)id;
-    return err_set(e, ERR_UNAVAILABLE, "pool_ensure: not there yet");
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    cleanup_rows struct db_rows made = DB_ROWS_INIT;
+    struct db_args all = DB_ARGS(DB_TEXT(name), DB_TEXT(provisioner), DB_TEXT(policy));
+    int none = look(db, name, &rows, id, e);
+    if (none == 1)
+        none = db_exec(db, &STMTS[MAKE], all, NULL, e) < 0 ? -1 : look(db, name, &made, id, e);
+    else if (none == 0 && (strcmp(db_text(&rows, 0, 1), provisioner) != 0 ||
+                              strcmp(db_text(&rows, 0, 2), policy) != 0))
+        none = db_exec(db, &STMTS[CHANGE], all, NULL, e);
+    if (none == 1)
+        return err_set(e, ERR_INTERNAL, "pool %s: was made and is not there", name);
+    return none < 0 ? err_wrap(e, "pool %s", name) : 0;
 }
 
 int pool_find(struct db *db, const char *name, int64_t *id, struct err *e)
 {
-    (void)db;
-    (void)name;
-    (void)id;
-    return err_set(e, ERR_UNAVAILABLE, "pool_find: not there yet");
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    int none = look(db, name, &rows, id, e);
+    if (none == 1)
+        return err_set(e, ERR_NOT_FOUND, "there is no pool %s", name);
+    return none < 0 ? err_wrap(e, "pool %s", name) : 0;
 }

@@ -120,3 +120,103 @@ void jobs_consistent(void)
              "  WHERE e.job_id = j.id ORDER BY at DESC, seq DESC LIMIT 1)",
         "0");
 }
+
+const char *const PLANNER_A = "aaaaaaaa-0000-4000-8000-000000000000";
+const char *const PLANNER_B = "bbbbbbbb-0000-4000-8000-000000000000";
+
+struct run_pools default_pools(void)
+{
+    static int64_t id;
+    struct err e = ERR_INIT;
+    ok(pool_find(fx.db, "default", &id, &e));
+    return (struct run_pools){ .id = &id, .n = 1 };
+}
+
+void job_lead(struct db *db, const char *holder, struct lease *out)
+{
+    struct err e = ERR_INIT;
+    ok(lease_take(db, default_pools().id[0], holder, "test", out, &e));
+}
+
+int64_t job_plan(struct db *db, const struct lease *l, int64_t max_provisioning)
+{
+    struct err e = ERR_INIT;
+    struct plan_ask ask = { .max_provisioning = max_provisioning, .jobs = 100 };
+    struct plan_order order[100];
+    struct plan_result result = { .planned = -1 };
+    cleanup_plan struct plan p = PLAN_INIT;
+    cleanup_policy_plan struct policy_plan decided = POLICY_PLAN_INIT;
+    ok(plan_begin(db, l, &ask, &p, &e));
+    policy_simple(&p.snapshot, &decided);
+    for (size_t i = 0; i < decided.n; i++)
+        order[i] = (struct plan_order){ .job = &p.snapshot.job[decided.decision[i].job],
+            .verdict = POLICY_PLAN,
+            .spec_json = "{\"replicas\": 1}" };
+    ok(plan_commit(&p, "test", order, decided.n, &result, &e));
+    assert_int_equal(result.gone, 0);
+    return result.planned;
+}
+
+void job_claim(struct db *db, const char *owner, size_t n, struct run_claims *out)
+{
+    struct err e = ERR_INIT;
+    ok(run_claim(db, default_pools(), owner, RUN_CLAIM_MAX, out, &e));
+    assert_int_equal(out->n, n);
+}
+
+struct landed job_land(struct db *db, const struct run_claim *c, struct land l, bool keep, int want)
+{
+    struct err e = ERR_INIT;
+    struct landed got = { .state = JOB_NONE };
+    int result = land(db, &c->run, &l, keep, &got, &e);
+    if (result != want)
+        fail_msg("landing gave %d, not %d: %s", result, want, e.msg);
+    return got;
+}
+
+void job_all_due(void)
+{
+    fx_sql("UPDATE job_run SET next_poll_at = now() - interval '1 second', not_before = NULL");
+}
+
+/* What leads to the next state. */
+static struct land step_to(enum job_state to)
+{
+    static const struct land_provision GOT = {
+        .provider = "local", .status = "running", .region = "here", .details_json = "{\"n\": 1}"
+    };
+    switch ((int)to) {
+    case JOB_RESOURCE_PREPARING:
+        return (struct land){ .event = EV_PROVISIONED,
+            .actor = "test",
+            .provision = &GOT,
+            .settles = 1U << INTENT_PROVISION };
+    case JOB_SUBMITTING:
+        return (struct land){ .event = EV_SUBMIT, .actor = "test" };
+    default: {
+        static const enum job_event EVENTS[] = { [JOB_SCHEDULING] = EV_BATCH_SCHEDULING,
+            [JOB_VALIDATING] = EV_BATCH_VALIDATING,
+            [JOB_IN_PROGRESS] = EV_BATCH_IN_PROGRESS,
+            [JOB_FINALIZING] = EV_BATCH_FINALIZING };
+        return (struct land){ .event = EVENTS[to],
+            .actor = "test",
+            .batch_id = "batch-1",
+            .settles = 1U << INTENT_CREATE_BATCH };
+    }
+    }
+}
+
+void job_bring(const char *id, enum job_state to)
+{
+    struct lease l;
+    job_lead(fx.db, PLANNER_A, &l);
+    assert_int_equal(job_plan(fx.db, &l, 1), 1);
+    for (int s = JOB_RESOURCE_PREPARING; s <= (int)to; s++) {
+        cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+        job_claim(fx.db, PLANNER_A, 1, &c);
+        assert_string_equal(c.claim[0].run.id, id);
+        struct landed got = job_land(fx.db, &c.claim[0], step_to((enum job_state)s), false, 0);
+        assert_int_equal(got.state, s);
+        assert_true(got.moved);
+    }
+}

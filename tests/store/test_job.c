@@ -341,7 +341,7 @@ static void the_batch_of_a_cancelled_job_is_to_be_cancelled(void **state)
     fx_sql("UPDATE job_run SET state = 3, event = 5");
     fx_sql("UPDATE job_run SET state = 6, event = 9, batch_id = 'b1'");
     fx_sql(
-        "INSERT INTO intent (job_id, pool_id, kind, idem_key, payload) SELECT job_id, pool_id, 2,"
+        "INSERT INTO intent (job_id, pool_id, kind, subject, idem_key, payload) SELECT job_id, pool_id, 2, 'b1',"
         " 'cancel_batch:' || job_id || ':b1', '{\"then\": \"run_expire\"}' FROM job_run");
     ok(job_cancel(fx.db, id, "alice", &s, &e));
     fx_value("SELECT concat_ws('|', kind, state, payload IS NULL, idem_key = 'cancel_batch:' ||"
