@@ -236,14 +236,14 @@ static int reported(struct web_reply *reply, const struct gallery_op *op, bool d
 }
 
 /* Postgres does not answer: an operation whose overlay lives was running a moment ago, and its reports
- * may go on to be shown. How it ends is for Postgres to keep. */
+ * may go on to be shown. How it ends is for Postgres to keep: an overlay takes no final status. */
 static int report_without_row(struct web_req *req, const char *id, const struct gallery_report *r,
     struct web_reply *reply, struct err *e)
 {
     struct err ignored = ERR_INIT;
     enum report_fate fate;
     const struct op_source from = { .id = id, .row = NULL, .stamp_us = operations_stamp_us(req) };
-    if (is_end(r) || op_overlay_report(req->kv, &from, r, &fate, &ignored) < 0)
+    if (op_overlay_report(req->kv, &from, r, &fate, &ignored) < 0)
         return -1; /* with the reason that Postgres gave */
     e->code = ERR_OK;
     return reported(reply, NULL, false);

@@ -522,12 +522,15 @@ def test_a_failed_operation_takes_only_its_true_outcome_which_clears_the_error(s
     assert "error" not in history(stack)[0]
 
 
-def test_outcomes_are_shown_by_every_poll_after_their_answer(stack):
+def test_first_reports_changes_and_outcomes_are_shown_by_every_poll_after_their_answer(stack):
     for i in range(20):
         job = f"j{i}"
         stack.admit(job)
-        stack.report(job, status="downloading", progress=i)
-        assert stack.job(job)["isQueued"] is False, "a change of status"
+        stack.report(job, progress=i + 1)
+        assert stack.job(job)["progress"] == i + 1, "the first report"
+        stack.report(job, status="downloading")
+        stack.report(job, phase="p")
+        assert stack.job(job)["phase"] == "p", "a change of phase"
         stack.report(job, status="failed", error="why")
         assert stack.job(job)["error"] == "why"
         stack.report(job, status="completed")
