@@ -237,12 +237,6 @@ static int call_for_batch(struct batch_client *c, const struct question *q, stru
 
 /* --- verbs ------------------------------------------------------------------------------------ */
 
-static void set_text(json_object *o, const char *key, const char *text)
-{
-    if (!str_empty(text))
-        jx_set_str(o, key, text);
-}
-
 /* Borrowed parts are counted once more; empty ones are left out. */
 static void set_part(json_object *o, const char *key, json_object *part)
 {
@@ -253,8 +247,8 @@ static void set_part(json_object *o, const char *key, json_object *part)
 static json_object *template_of(const struct batch_create *r)
 {
     json_object *o = jx_object();
-    set_text(o, "name", r->template_name);
-    set_text(o, "version", r->template_version);
+    jx_set_some(o, "name", r->template_name);
+    jx_set_some(o, "version", r->template_version);
     set_part(o, "spec", r->template_spec);
     return o;
 }
@@ -263,12 +257,12 @@ static json_object *extension_of(const struct batch_create *r)
 {
     cleanup_json json_object *template = template_of(r);
     json_object *o = jx_object();
-    set_text(o, "job_id", r->job_id);
+    jx_set_some(o, "job_id", r->job_id);
     set_part(o, "runtime", r->runtime);
     set_part(o, "resource_allocation", r->resource_allocation);
     set_part(o, "model_template", template);
     set_part(o, "profile", r->profile);
-    set_text(o, "model", r->model);
+    jx_set_some(o, "model", r->model);
     set_part(o, "client", r->client);
     return o;
 }
@@ -283,7 +277,7 @@ int batch_client_create(struct batch_client *c, const struct batch_create *r, st
     };
     jx_set_str(body, "input_file_id", r->input_file_id);
     jx_set_str(body, "endpoint", r->endpoint);
-    set_text(body, "completion_window", r->completion_window);
+    jx_set_some(body, "completion_window", r->completion_window);
     set_part(body, "metadata", r->metadata);
     set_part(body, "aibrix", extension);
     return call_for_batch(c, &q, out, note, e);
@@ -371,7 +365,6 @@ int batch_client_find(
 {
     cleanup_buf struct buf path = BUF_INIT(PATH_SIZE);
     cleanup_json json_object *o = NULL;
-    json_object *data = NULL;
     char last[BATCH_ID_SIZE] = "";
     const char *why = NULL;
     const size_t had = s->n;
@@ -383,8 +376,8 @@ int batch_client_find(
     const struct question q = { .kind = LIST, .path = path.data, .id = "", .job_id = "" };
     if (call(c, &q, &o, note, e) < 0)
         return -1;
-    if (!json_object_is_type(o, json_type_object) || !json_object_object_get_ex(o, "data", &data) ||
-        !json_object_is_type(data, json_type_array))
+    json_object *data = jx_get(o, "data");
+    if (!json_object_is_type(data, json_type_array))
         return nonsense(LIST, "the answer is no list of batches", note, e);
     if (take_page(data, s, last) || json_object_array_length(data) == 0)
         return 0;

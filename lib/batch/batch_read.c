@@ -9,14 +9,6 @@
 
 #define SECONDS_MAX INT64_C(253402300799) /* the end of the year 9999 */
 
-static json_object *member(json_object *o, const char *key)
-{
-    json_object *v = NULL;
-    if (json_object_is_type(o, json_type_object))
-        (void)json_object_object_get_ex(o, key, &v);
-    return v;
-}
-
 /* A name of something: all of it, or "" when it is too long or would not print. */
 static void read_name(json_object *o, const char *key, char *out, size_t size)
 {
@@ -77,15 +69,15 @@ static void read_usage(json_object *o, struct batch_usage *out)
     out->input_tokens = read_whole(o, "input_tokens", INT64_MAX);
     out->output_tokens = read_whole(o, "output_tokens", INT64_MAX);
     out->total_tokens = read_whole(o, "total_tokens", INT64_MAX);
-    out->cached_tokens = read_whole(member(o, "input_tokens_details"), "cached_tokens", INT64_MAX);
+    out->cached_tokens = read_whole(jx_get(o, "input_tokens_details"), "cached_tokens", INT64_MAX);
     out->reasoning_tokens =
-        read_whole(member(o, "output_tokens_details"), "reasoning_tokens", INT64_MAX);
+        read_whole(jx_get(o, "output_tokens_details"), "reasoning_tokens", INT64_MAX);
 }
 
 /* {"object":"list","data":[...]}, or the list alone. */
 static void read_errors(json_object *o, struct batch *out)
 {
-    json_object *data = json_object_is_type(o, json_type_array) ? o : member(o, "data");
+    json_object *data = json_object_is_type(o, json_type_array) ? o : jx_get(o, "data");
     if (!json_object_is_type(data, json_type_array))
         return;
     size_t n = json_object_array_length(data);
@@ -110,16 +102,16 @@ int batch_read(json_object *o, struct batch *out, struct err *e)
     read_name(o, "id", b.id, sizeof b.id);
     if (b.id[0] == '\0')
         return err_set(e, ERR_INTERNAL, "the answer is about no batch");
-    read_name(member(o, "aibrix"), "job_id", b.job_id, sizeof b.job_id);
+    read_name(jx_get(o, "aibrix"), "job_id", b.job_id, sizeof b.job_id);
     read_text(o, "status", b.status_word, sizeof b.status_word);
     b.status = batch_status_parse(b.status_word);
     read_name(o, "input_file_id", b.input_file_id, sizeof b.input_file_id);
     read_name(o, "output_file_id", b.output_file_id, sizeof b.output_file_id);
     read_name(o, "error_file_id", b.error_file_id, sizeof b.error_file_id);
     read_times(o, &b.times);
-    read_counts(member(o, "request_counts"), &b.counts);
-    read_usage(member(o, "usage"), &b.usage);
-    read_errors(member(o, "errors"), &b);
+    read_counts(jx_get(o, "request_counts"), &b.counts);
+    read_usage(jx_get(o, "usage"), &b.usage);
+    read_errors(jx_get(o, "errors"), &b);
     *out = b;
     return 0;
 }

@@ -32,11 +32,10 @@ int http_json(struct http *h, struct http_request *r, json_object *body, struct 
 static void detail_text(json_object *list, struct buf *out)
 {
     json_object *first = json_object_array_get_idx(list, 0);
-    json_object *loc = NULL;
     const char *msg = "";
     if (!jx_get_str(first, "msg", &msg))
         return;
-    (void)json_object_object_get_ex(first, "loc", &loc);
+    json_object *loc = jx_get(first, "loc");
     size_t n = json_object_is_type(loc, json_type_array) ? json_object_array_length(loc) : 0;
     for (size_t i = 0; i < n; i++) {
         const char *place = json_object_get_string(json_object_array_get_idx(loc, i));
@@ -48,14 +47,10 @@ static void detail_text(json_object *list, struct buf *out)
 void http_error_text(json_object *o, const char *secret, char *out, size_t size)
 {
     cleanup_buf struct buf text = BUF_INIT(ERROR_MAX);
-    json_object *inner = NULL;
+    json_object *inner = jx_get(o, "error") != NULL ? jx_get(o, "error") : jx_get(o, "detail");
     const char *said = NULL;
-    if (json_object_is_type(o, json_type_object) &&
-        (json_object_object_get_ex(o, "error", &inner) ||
-            json_object_object_get_ex(o, "detail", &inner))) {
-        if (json_object_is_type(inner, json_type_array))
-            detail_text(inner, &text);
-    }
+    if (json_object_is_type(inner, json_type_array))
+        detail_text(inner, &text);
     if (jx_get_str(inner, "message", &said) || jx_get_str(o, "error", &said) ||
         jx_get_str(o, "detail", &said) || jx_get_str(o, "message", &said))
         buf_puts(&text, said);

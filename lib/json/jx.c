@@ -116,6 +116,12 @@ void jx_set_null(json_object *o, const char *key)
     jx_set(o, key, NULL);
 }
 
+void jx_set_some(json_object *o, const char *key, const char *text)
+{
+    if (text != NULL && text[0] != '\0')
+        jx_set_str(o, key, text);
+}
+
 json_object *jx_object(void)
 {
     return must(json_object_new_object());
@@ -132,6 +138,16 @@ void jx_add(json_object *array, json_object *child)
         abort();
 }
 
+void jx_add_str(json_object *array, const char *text)
+{
+    jx_add(array, must(json_object_new_string(text)));
+}
+
+void jx_add_int(json_object *array, int64_t n)
+{
+    jx_add(array, must(json_object_new_int64(n)));
+}
+
 void jx_print(json_object *o, struct buf *out)
 {
     size_t size = 0;
@@ -142,11 +158,17 @@ void jx_print(json_object *o, struct buf *out)
     buf_add(out, text, size);
 }
 
-static json_object *member(json_object *o, const char *key, enum json_type type)
+json_object *jx_get(json_object *o, const char *key)
 {
     json_object *v = NULL;
-    if (!json_object_is_type(o, json_type_object) || !json_object_object_get_ex(o, key, &v))
-        return NULL;
+    if (json_object_is_type(o, json_type_object))
+        (void)json_object_object_get_ex(o, key, &v);
+    return v;
+}
+
+static json_object *member(json_object *o, const char *key, enum json_type type)
+{
+    json_object *v = jx_get(o, key);
     return json_object_is_type(v, type) ? v : NULL;
 }
 

@@ -36,14 +36,20 @@ void jx_set_bool(json_object *o, const char *key, bool b);
 /* Shortest text that reads back the same (78.27, not 78.269999999999996). n must be finite. */
 void jx_set_double(json_object *o, const char *key, double n);
 void jx_set_null(json_object *o, const char *key);
+void jx_set_some(json_object *o, const char *key, const char *text); /* nothing for NULL and "" */
 /* Consumes child. */
 void jx_set(json_object *o, const char *key, json_object *child);
 json_object *jx_object(void);
 json_object *jx_array(void);
 void jx_add(json_object *array, json_object *child); /* consumes child */
+void jx_add_str(json_object *array, const char *text);
+void jx_add_int(json_object *array, int64_t n);
 
 /* Appends the plain text of o (no spaces, '/' not escaped). */
 void jx_print(json_object *o, struct buf *out);
+
+/* A member of whatever type, borrowed: NULL when o is no object, has none of that name, or it is null. */
+json_object *jx_get(json_object *o, const char *key);
 
 /* Typed reads of a member: false when it is absent, null or of another type. Borrowed from o. */
 bool jx_get_str(json_object *o, const char *key, const char **out);

@@ -65,11 +65,11 @@ void provision_catalog_fini(struct provision_catalog *c)
     c->n = 0;
 }
 
-static bool is_cluster(const char *text)
+bool provision_cluster_valid(const char *cluster)
 {
-    size_t size = strlen(text);
+    size_t size = strlen(cluster);
     return size >= 1 && size <= PROVISION_CLUSTER_MAX &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789") == size;
+           strspn(cluster, "abcdefghijklmnopqrstuvwxyz0123456789") == size;
 }
 
 /* The first 36 characters of text: 8-4-4-4-12 lower-case hex digits. */
@@ -89,7 +89,7 @@ static bool begins_with_uuid(const char *text)
 int provision_name(
     const char *cluster, const char *job, int attempt, char out[PROVISION_NAME_SIZE], struct err *e)
 {
-    if (!is_cluster(cluster))
+    if (!provision_cluster_valid(cluster))
         return err_set(
             e, ERR_INVALID, "cluster id: must be 1 to %d of a-z and 0-9", PROVISION_CLUSTER_MAX);
     if (!begins_with_uuid(job) || job[PROVISION_JOB_SIZE - 1] != '\0')
@@ -105,8 +105,8 @@ bool provision_name_parse(
 {
     char prefix[PROVISION_NAME_SIZE];
     int64_t n = 0;
-    if (!is_cluster(cluster) || str_format(prefix, sizeof prefix, "wb-%s-", cluster) < 0 ||
-        !str_starts(name, prefix))
+    if (!provision_cluster_valid(cluster) ||
+        str_format(prefix, sizeof prefix, "wb-%s-", cluster) < 0 || !str_starts(name, prefix))
         return false;
     const char *uuid = name + strlen(prefix);
     if (!begins_with_uuid(uuid) || uuid[PROVISION_JOB_SIZE - 1] != '-')

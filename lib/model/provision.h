@@ -78,6 +78,9 @@ struct provision_result {
 void provision_result_fini(struct provision_result *r);
 #define cleanup_provision_result __attribute__((cleanup(provision_result_fini)))
 
+/* 1 to PROVISION_CLUSTER_MAX of a-z and 0-9. */
+bool provision_cluster_valid(const char *cluster);
+
 /* "wb-<cluster>-<job uuid>-<attempt>". cluster: 1 to PROVISION_CLUSTER_MAX of a-z and 0-9; job: 36
  * characters, lower case, as Postgres prints a uuid; attempt: 0 to 99999. ERR_INVALID otherwise. */
 int provision_name(const char *cluster, const char *job, int attempt, char out[PROVISION_NAME_SIZE],

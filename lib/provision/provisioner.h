@@ -82,6 +82,7 @@ void provision_list_fini(struct provision_list *l);
 
 struct provisioner_ops {
     const char *type; /* "local", "lambdaCloud", ...: as in [pool] provisioner= */
+    int ready_s;      /* how long machines may take to become usable, where the pool says nothing */
 
     /* Checks the options of this type, without any call. ERR_INVALID names what is missing. */
     int (*open)(const struct provisioner_env *env, struct provisioner **out, struct err *e);

@@ -64,25 +64,26 @@ class RunPod(Double):
             if key not in self.pods:
                 return error(404, "pod not found")
             if call.method == "GET":
-                return Answer(200, self.look(self.pods[key]))
+                return Answer(200, self.look(self.pods[key], call.query))
             if call.method == "DELETE":
                 del self.pods[key]
                 return Answer(204)
         return error(404, "not found")
 
     def list(self, query):
-        if set(query) - {"name", "computeType", "gpuTypeId", "dataCenterId", "desiredStatus", "imageName", "id"}:
+        if set(query) - {"name", "includeMachine", "computeType", "gpuTypeId", "dataCenterId", "desiredStatus", "imageName", "id"}:
             return error(400, "unknown query parameter")
-        return Answer(200, [self.look(p) for p in self.pods.values() if query.get("name", p["name"]) == p["name"]])
+        return Answer(200, [self.look(p, query) for p in self.pods.values() if query.get("name", p["name"]) == p["name"]])
 
-    def look(self, pod):
+    def look(self, pod, query):
         if pod["desiredStatus"] == "RUNNING" and not pod["publicIp"] and not self.stuck:
             if pod["_polls"] > 0:
                 pod["_polls"] -= 1
             else:
                 pod["publicIp"] = f"198.51.100.{pod['_n'] % 250 + 1}"
                 pod["portMappings"] = {} if self.no_ssh else {"22": 10000 + pod["_n"]}
-        return {k: v for k, v in pod.items() if not k.startswith("_")}
+        hidden = () if query.get("includeMachine") == "true" else ("machine",)
+        return {k: v for k, v in pod.items() if not k.startswith("_") and k not in hidden}
 
     def create(self, body):
         wrong = self.wrong(body)
@@ -93,7 +94,7 @@ class RunPod(Double):
             return Answer(200 if self.error_in_200 else 500,
                           {"error": "create pod: There are no instances currently available", "status": 500})
         self.capacity[free[0]] -= body.get("gpuCount", 1)
-        return Answer(201, self.look(self.make(body, free[0])))
+        return Answer(201, self.look(self.make(body, free[0]), {"includeMachine": "true"}))
 
     def make(self, body, gpu):
         self.serial += 1
