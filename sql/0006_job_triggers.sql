@@ -124,4 +124,24 @@ BEGIN
     END LOOP;
     RETURN made;
 END $$;
+
+-- Drops the partitions whose month ended longer ago than so many days. Returns how many.
+CREATE FUNCTION job_event_drop(keep_days int) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    part text;
+    dropped int := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(7738204215581994);
+    FOR part IN
+        SELECT c.relname FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid
+        WHERE h.inhparent = 'job_event'::regclass AND c.relname ~ '^job_event_\d{4}_\d\d$'
+        AND (to_date(right(c.relname, 7), 'YYYY_MM') + interval '1 month') AT TIME ZONE 'UTC'
+            < clock_timestamp() - keep_days * interval '1 day'
+    LOOP
+        EXECUTE format('DROP TABLE %I', part);
+        dropped := dropped + 1;
+    END LOOP;
+    RETURN dropped;
+END $$;
+
 SELECT job_event_partitions(2);

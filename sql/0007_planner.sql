@@ -61,5 +61,5 @@ CREATE TABLE chore (
     name varchar(64) PRIMARY KEY,
     next_at timestamptz NOT NULL,
     holder text NOT NULL DEFAULT '',
-    done_at timestamptz
+    taken_at timestamptz NOT NULL
 );

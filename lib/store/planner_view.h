@@ -13,6 +13,7 @@
 extern const struct db_stmts PLANNER_VIEW_STMTS;
 
 struct pool_view {
+    int64_t id;
     const char *name;
     const char *provisioner;
     const char *policy;
@@ -33,11 +34,10 @@ struct planner_view {
     int64_t open[INTENT__COUNT];
     int64_t oldest_us[INTENT__COUNT];
     struct db_rows rows;
-    struct db_rows intents;
 };
 #define PLANNER_VIEW_INIT \
     { \
-        .pool = NULL, .n = 0, .now_us = 0, .rows = DB_ROWS_INIT, .intents = DB_ROWS_INIT \
+        .pool = NULL, .n = 0, .now_us = 0, .rows = DB_ROWS_INIT \
     }
 void planner_view_free(struct planner_view *v);
 #define cleanup_planner_view __attribute__((cleanup(planner_view_free)))

@@ -2,43 +2,15 @@
 #ifndef WB_STORE_TEMPLATE_H
 #define WB_STORE_TEMPLATE_H
 
-/* Models and their deployment templates: reference 1.3 and 1.6. (model, name, version) is unique; without a
+/* Deployment templates of models: reference 1.6. (model, name, version) is unique; without a
  * version the highest dotted-numeric active one is meant (model/version.h). Errors are those of db.h. */
 #include <stddef.h>
 #include <stdint.h>
 
 #include "db/db.h"
-#include "model/job.h"
+#include "store/model.h"
 
 extern const struct db_stmts TEMPLATE_STMTS;
-
-struct model_row {
-    const char *id;
-    const char *name;
-    const char *serving_name;
-    const char *info_json; /* all else the catalog shows */
-    int64_t created_us;
-};
-struct models {
-    struct model_row *model;
-    size_t n;
-    struct db_rows rows;
-};
-#define MODELS_INIT \
-    { \
-        .model = NULL, .n = 0, .rows = DB_ROWS_INIT \
-    }
-void models_free(struct models *m);
-#define cleanup_models __attribute__((cleanup(models_free)))
-
-/* By name. search: part of a name, id or serving name, whatever the case; category: one of
- * info_json's "categories"; NULL or "": all. At most 1000. */
-int model_list(struct db *db, const char *search, const char *category, struct models *out,
-    struct err *e) WARN_UNUSED;
-int model_get(struct db *db, const char *id, struct models *out, struct err *e) WARN_UNUSED;
-/* ERR_CONFLICT when the id is taken. */
-int model_create(
-    struct db *db, const struct model_row *m, struct models *out, struct err *e) WARN_UNUSED;
 
 struct template_row {
     const char *id; /* uuid */

@@ -22,7 +22,7 @@
 
 int jobs_setup(void **state)
 {
-    static struct db_stmts stmts[12];
+    static struct db_stmts stmts[13];
     (void)state;
     stmts[0] = JOB_STMTS;
     stmts[1] = JOB_LIST_STMTS;
@@ -36,6 +36,7 @@ int jobs_setup(void **state)
     stmts[9] = INTENT_STMTS;
     stmts[10] = TEMPLATE_STMTS;
     stmts[11] = CHORE_STMTS;
+    stmts[12] = MODEL_STMTS;
     return fx_begin(stmts, sizeof stmts / sizeof stmts[0],
         "TRUNCATE job, job_run, job_file_ref, job_event, job_count, intent, planner_lease,"
         " provision, model, model_template, chore; DELETE FROM pool WHERE name <> 'default'");
