@@ -104,6 +104,14 @@ int err_errno(struct err *e, enum err_code code, const char *fmt, ...)
     return -1;
 }
 
+bool err_is_news(struct err *last, const struct err *e)
+{
+    if (last->code == e->code && strcmp(last->msg, e->msg) == 0)
+        return false;
+    *last = *e;
+    return true;
+}
+
 const char *err_name(enum err_code code)
 {
     if ((unsigned)code >= ERR__COUNT)

@@ -6,6 +6,8 @@
  * -1 is failure with *e set and *out untouched, 1 only where its header documents an expected
  * outcome. Set once where the error arises, add context when it crosses a module, and either
  * return it or log it, never both. */
+#include <stdbool.h>
+
 #include "base/cleanup.h"
 
 enum err_code {
@@ -59,6 +61,10 @@ static inline int err_failed_(int failure)
 #define err_set(...)   err_failed_(err_set(__VA_ARGS__))
 #define err_wrap(...)  err_failed_(err_wrap(__VA_ARGS__))
 #define err_errno(...) err_failed_(err_errno(__VA_ARGS__))
+
+/* For what is looked at again and again and must be told once: true when e is not what *last is, which becomes
+ * e. Both may be ERR_OK. */
+bool err_is_news(struct err *last, const struct err *e);
 
 /* The lower-case name of a code ("not_found"), static storage. */
 const char *err_name(enum err_code code);

@@ -31,7 +31,7 @@ struct process {
     struct auth *auth;
     struct shared *shared; /* NULL: none */
     char name[64];
-    char trouble[ERR_MSG_SIZE]; /* why the shared memory's file cannot be written; "": it can */
+    struct err trouble; /* why the shared memory's file cannot be written, as it was last told */
 };
 
 static void process_fini(struct process *p)
@@ -208,9 +208,8 @@ static void keep_shared(void *ctx)
     if (rc > 0)
         log_warn(LOG_MSG("the file that names the shared memory was lost and is there again"),
             LOG_S("folder", p->conf.runtime_dir));
-    else if (rc < 0 && strcmp(p->trouble, e.msg) != 0)
+    if (err_is_news(&p->trouble, &e) && rc < 0)
         log_warn(LOG_MSG("nobody new finds the shared memory"), LOG_S("error", e.msg));
-    (void)str_copy(p->trouble, sizeof(p->trouble), e.msg);
 }
 
 static int supervise(struct process *p, struct listener *listener, char *name, struct err *e)

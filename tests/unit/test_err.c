@@ -113,6 +113,22 @@ static void every_code_has_a_name_of_its_own(void **state)
     assert_string_equal(err_name(ERR__COUNT), "unknown");
 }
 
+static void what_was_told_is_no_news(void **state)
+{
+    struct err last = ERR_INIT;
+    struct err now = ERR_INIT;
+    (void)state;
+    assert_false(err_is_news(&last, &now));
+    (void)err_set(&now, ERR_CONFLICT, "somebody else");
+    assert_true(err_is_news(&last, &now));
+    assert_false(err_is_news(&last, &now));
+    (void)err_set(&now, ERR_CONFLICT, "another");
+    assert_true(err_is_news(&last, &now));
+    now = (struct err)ERR_INIT;
+    assert_true(err_is_news(&last, &now)); /* it is well again */
+    assert_false(err_is_news(&last, &now));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +141,7 @@ int main(void)
         cmocka_unit_test(wrapping_again_and_again_stays_in_bounds),
         cmocka_unit_test(foreign_bytes_become_question_marks),
         cmocka_unit_test(every_code_has_a_name_of_its_own),
+        cmocka_unit_test(what_was_told_is_no_news),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
