@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -18,6 +19,7 @@
 #include "base/notify.h"
 #include "base/stop.h"
 #include "base/str.h"
+#include "fcgi/fd_pass.h"
 
 enum {
     TEND_MS = 1000,
@@ -25,14 +27,14 @@ enum {
     OLD_MS = 10000,
     BACKOFF_FIRST_MS = 100,
     BACKOFF_MAX_MS = 5000,
-    READY_VAR_SIZE = 48
+    VAR_SIZE = 48
 };
 
 /* A place in a generation: the process that fills it, or the time at which one will. */
 struct worker {
     int64_t generation;
     pid_t pid;    /* 0: to be started at due_ns */
-    int ready_fd; /* -1: it says nothing any more */
+    int ready_fd; /* socket; -1: it says nothing any more */
     bool ready;
     bool told; /* to leave: it is not replaced */
     int64_t started_ns;
@@ -45,14 +47,24 @@ struct supervisor {
     const struct supervisor_options *o;
     int signals;
     char exe[PATH_MAX];
-    char **environment; /* READY_ENV is its last but one, in ready_var */
-    char ready_var[READY_VAR_SIZE];
+    char **environment; /* ends with the two below, which are filled in at each start */
+    size_t n_environment;
+    char ready_var[VAR_SIZE];
+    char accepted_var[VAR_SIZE];
     struct worker *workers;
     size_t n_workers;
     int64_t last_generation;
     int64_t current; /* generation that serves; 0: none yet */
-    int64_t next;    /* generation that becomes ready; 0: none */
-    bool reload_due; /* HUP came while one was under way */
+    int accepted_fd; /* what its workers read; -1: not known */
+    int sockets;     /* listening sockets so far; the latest counts */
+    int current_socket;
+    int64_t next;   /* generation that becomes ready; 0: none */
+    bool next_anew; /* it reads its configuration: a reload, or the first */
+    int next_fd;    /* what it read; -1: not known */
+    int next_socket;
+    bool reload_due;  /* HUP came while one was under way */
+    int64_t again_ns; /* not before then a generation for a new socket */
+    int64_t again_ms;
     bool stopping;
     int killed;
     int64_t tend_ns;
@@ -64,17 +76,25 @@ static void supervisor_fini(struct supervisor *s)
     for (size_t i = 0; i < s->n_workers; i++)
         if (s->workers[i].ready_fd >= 0)
             close(s->workers[i].ready_fd);
-    if (s->signals >= 0)
-        close(s->signals);
+    cleanup_fd_(&s->signals);
+    cleanup_fd_(&s->accepted_fd);
+    cleanup_fd_(&s->next_fd);
     free(s->workers);
     free(s->environment);
 }
 #define cleanup_supervisor __attribute__((cleanup(supervisor_fini)))
 
+static void close_fd(int *fd)
+{
+    cleanup_fd_(fd);
+    *fd = -1;
+}
+
 /* --- one worker --- */
 
 /* In the child: only calls that are safe after fork(). */
-static _Noreturn void become_worker(const struct supervisor *s, int ready_fd, pid_t parent)
+static _Noreturn void become_worker(
+    const struct supervisor *s, int ready_fd, int accepted_fd, pid_t parent)
 {
     /* If the supervisor died before prctl(), nobody would ever tell this worker to leave. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
@@ -84,6 +104,8 @@ static _Noreturn void become_worker(const struct supervisor *s, int ready_fd, pi
     if (fd == 0 ? fcntl(0, F_SETFD, 0) != 0 : dup2(fd, 0) != 0)
         _exit(1);
     if (fcntl(ready_fd, F_SETFD, 0) != 0)
+        _exit(1);
+    if (accepted_fd >= 0 && fcntl(accepted_fd, F_SETFD, 0) != 0)
         _exit(1);
     execve(s->exe, s->o->argv, s->environment);
     _exit(127);
@@ -105,28 +127,36 @@ static void start_failed(struct worker *w, const char *what)
         LOG_I("again_ms", w->backoff_ms));
 }
 
+/* Fills in what the next worker's environment says. */
+static void tell_fds(struct supervisor *s, int ready_fd, int accepted_fd)
+{
+    int rc = str_format(s->ready_var, VAR_SIZE, "%s=%d", SUPERVISOR_READY_ENV, ready_fd);
+    rc += str_format(s->accepted_var, VAR_SIZE, "%s=%d", SUPERVISOR_ACCEPTED_ENV, accepted_fd);
+    assert(rc == 0);
+    s->environment[s->n_environment - 1] = accepted_fd < 0 ? NULL : s->accepted_var;
+}
+
 static void start(struct supervisor *s, struct worker *w)
 {
-    int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0) {
-        start_failed(w, "pipe2");
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0) {
+        start_failed(w, "socketpair");
         return;
     }
-    cleanup_fd int read_end = pipe_fds[0];
-    cleanup_fd int write_end = pipe_fds[1];
-    if (str_format(s->ready_var, sizeof(s->ready_var), "%s=%d", SUPERVISOR_READY_ENV, write_end) !=
-        0)
-        return;
+    cleanup_fd int ours = fds[0];
+    cleanup_fd int theirs = fds[1];
+    int accepted_fd = w->generation == s->next && s->next_anew ? -1 : s->accepted_fd;
+    tell_fds(s, theirs, accepted_fd);
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0)
-        become_worker(s, write_end, parent);
+        become_worker(s, theirs, accepted_fd, parent);
     if (pid < 0) {
         start_failed(w, "fork");
         return;
     }
     w->pid = pid;
-    w->ready_fd = STEAL_FD(read_end);
+    w->ready_fd = STEAL_FD(ours);
     w->started_ns = clock_mono_ns();
     metric_add(METRIC_WORKERS_STARTED, 1);
     log_info(LOG_MSG("worker started"), LOG_I("pid", pid), LOG_I("generation", w->generation));
@@ -153,19 +183,16 @@ static void drain(const struct supervisor *s, struct worker *w)
     w->kill_ns = clock_deadline(s->o->drain_ms);
 }
 
-static void close_ready(struct worker *w)
-{
-    if (w->ready_fd >= 0)
-        close(STEAL_FD(w->ready_fd));
-}
-
 /* --- generations --- */
 
-static void add_generation(struct supervisor *s)
+/* anew: it reads its configuration. Otherwise it has that of the current one. */
+static void add_generation(struct supervisor *s, bool anew)
 {
     size_t n = (size_t)s->o->workers;
     s->workers = mem_resize(s->workers, s->n_workers + n, sizeof(*s->workers));
     s->next = ++s->last_generation;
+    s->next_anew = anew;
+    s->next_socket = s->sockets;
     for (size_t i = 0; i < n; i++)
         s->workers[s->n_workers + i] =
             (struct worker){ .generation = s->next, .ready_fd = -1, .due_ns = clock_mono_ns() };
@@ -177,7 +204,20 @@ static void begin_reload(struct supervisor *s)
 {
     s->reload_due = false;
     notify_reloading();
-    add_generation(s);
+    add_generation(s, true);
+}
+
+/* The listening socket was made again since the current generation was started. */
+static bool has_old_socket(const struct supervisor *s)
+{
+    return s->current != 0 && s->current_socket != s->sockets;
+}
+
+/* A generation for a new listening socket that fails is tried again, ever more slowly. */
+static void put_off(struct supervisor *s)
+{
+    s->again_ms = backoff_after(s->again_ms);
+    s->again_ns = clock_deadline(s->again_ms);
 }
 
 static void generation_failed(struct supervisor *s, const char *why)
@@ -189,23 +229,32 @@ static void generation_failed(struct supervisor *s, const char *why)
         if (s->workers[i].generation == s->next)
             end(s, &s->workers[i]);
     s->next = 0;
+    close_fd(&s->next_fd);
     if (first) {
         s->stopping = true;
         str_copy(s->failure, sizeof(s->failure), why);
-    } else {
+    } else if (s->next_anew) {
         metric_add(METRIC_RELOADS_FAILED, 1);
         notify_ready();
+    } else {
+        put_off(s);
     }
 }
 
 static void generation_ready(struct supervisor *s)
 {
-    bool reload = s->current != 0;
+    bool reload = s->current != 0 && s->next_anew;
     for (size_t i = 0; i < s->n_workers; i++)
         if (s->workers[i].generation < s->next && !s->workers[i].told)
             drain(s, &s->workers[i]);
     s->current = s->next;
+    s->current_socket = s->next_socket;
     s->next = 0;
+    s->again_ms = 0;
+    if (s->next_anew) {
+        close_fd(&s->accepted_fd);
+        s->accepted_fd = STEAL_FD(s->next_fd);
+    }
     if (reload)
         metric_add(METRIC_RELOADS, 1);
     log_info(LOG_MSG("generation ready"), LOG_I("generation", s->current));
@@ -248,16 +297,39 @@ static void replace(struct worker *w)
     w->ready = false;
 }
 
-/* The byte came: ready. End of file: it will not say so any more; its deadline or its end decides. */
-static void read_ready(struct supervisor *s, struct worker *w)
+static void worker_is_ready(struct supervisor *s, const struct worker *w)
 {
-    char byte = 0;
-    w->ready = read(w->ready_fd, &byte, 1) == 1;
-    close_ready(w);
-    if (w->ready) {
-        log_info(LOG_MSG("worker ready"), LOG_I("pid", w->pid), LOG_I("generation", w->generation),
-            LOG_I("after_ms", (clock_mono_ns() - w->started_ns) / NS_PER_MS));
-        check_next(s);
+    log_info(LOG_MSG("worker ready"), LOG_I("pid", w->pid), LOG_I("generation", w->generation),
+        LOG_I("after_ms", (clock_mono_ns() - w->started_ns) / NS_PER_MS));
+    check_next(s);
+}
+
+/* What the first of a generation has read is what its replacements get. */
+static void keep_accepted(struct supervisor *s, const struct worker *w, int fd)
+{
+    cleanup_fd int got = fd;
+    if (w->generation == s->next && s->next_anew && s->next_fd < 0)
+        s->next_fd = STEAL_FD(got);
+}
+
+/* A byte with a descriptor: what it has read. One without: it is ready. End of file: it will not say so
+ * any more; its deadline or its end decides. */
+static void read_said(struct supervisor *s, struct worker *w)
+{
+    for (;;) {
+        char byte = 0;
+        int fd = -1;
+        ssize_t n = fd_receive(w->ready_fd, &byte, 1, &fd);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0 || fd < 0) {
+            w->ready = n == 1;
+            close_fd(&w->ready_fd);
+            if (w->ready)
+                worker_is_ready(s, w);
+            return;
+        }
+        keep_accepted(s, w, fd);
     }
 }
 
@@ -268,9 +340,9 @@ static void worker_ended(struct supervisor *s, struct worker *w, int status)
     pid_t pid = w->pid;
     describe(status, how);
     if (w->ready_fd >= 0 && !w->told)
-        read_ready(s, w); /* it may have been ready for a moment */
+        read_said(s, w); /* it may have been ready for a moment */
     w->pid = 0;
-    close_ready(w);
+    close_fd(&w->ready_fd);
     if (w->told) {
         log_info(LOG_MSG("worker left"), LOG_I("pid", pid), LOG_S("how", how),
             LOG_I("generation", w->generation));
@@ -382,7 +454,8 @@ static int64_t earlier(int64_t a, int64_t b)
 
 static int64_t next_due(const struct supervisor *s)
 {
-    int64_t due_ns = s->tend_ns;
+    int64_t due_ns =
+        has_old_socket(s) && s->next == 0 ? earlier(s->tend_ns, s->again_ns) : s->tend_ns;
     for (size_t i = 0; i < s->n_workers; i++) {
         const struct worker *w = &s->workers[i];
         if (w->pid == 0)
@@ -408,15 +481,25 @@ static void wait_and_read(struct supervisor *s)
         return;
     for (size_t i = 0; i < s->n_workers; i++)
         if (fds[i].revents != 0 && s->workers[i].ready_fd >= 0)
-            read_ready(s, &s->workers[i]);
+            read_said(s, &s->workers[i]);
     if (fds[n - 1].revents != 0)
         s->tend_ns = 0;
+}
+
+static void begin_what_is_due(struct supervisor *s)
+{
+    if (s->next != 0 || s->stopping)
+        return;
+    if (s->reload_due)
+        begin_reload(s);
+    else if (has_old_socket(s) && clock_mono_ns() >= s->again_ns)
+        add_generation(s, false);
 }
 
 static void turn(struct supervisor *s)
 {
     if (clock_mono_ns() >= s->tend_ns) {
-        listener_tend(s->o->listener);
+        s->sockets += listener_tend(s->o->listener);
         notify_alive();
         if (s->o->tend != NULL)
             s->o->tend(s->o->ctx);
@@ -424,8 +507,7 @@ static void turn(struct supervisor *s)
     }
     take_signals(s);
     reap(s);
-    if (s->reload_due && s->next == 0 && !s->stopping)
-        begin_reload(s);
+    begin_what_is_due(s);
     for (size_t i = 0; i < s->n_workers; i++)
         attend(s, &s->workers[i], clock_mono_ns());
     if (!s->stopping || s->n_workers > 0)
@@ -445,18 +527,19 @@ static int find_executable(char out[PATH_MAX], struct err *e)
     return 0;
 }
 
-/* The environment of workers: ours, with READY_ENV pointing into s, which is filled in at each start. */
+/* The environment of workers: ours, with the two variables that point into s. */
 static void make_environment(struct supervisor *s)
 {
     size_t n = 0;
     while (environ[n])
         n++;
-    s->environment = mem_calloc(n + 2, sizeof(*s->environment));
-    size_t kept = 0;
+    s->environment = mem_calloc(n + 3, sizeof(*s->environment));
     for (size_t i = 0; i < n; i++)
-        if (!str_starts(environ[i], SUPERVISOR_READY_ENV "="))
-            s->environment[kept++] = environ[i];
-    s->environment[kept] = s->ready_var;
+        if (!str_starts(environ[i], SUPERVISOR_READY_ENV "=") &&
+            !str_starts(environ[i], SUPERVISOR_ACCEPTED_ENV "="))
+            s->environment[s->n_environment++] = environ[i];
+    s->environment[s->n_environment++] = s->ready_var;
+    s->n_environment++;
 }
 
 /* With 0, 1 or 2 closed, a pipe would take their place and be overwritten in the child. */
@@ -471,7 +554,9 @@ static void fill_standard_fds(void)
 
 int supervisor_run(const struct supervisor_options *o, struct err *e)
 {
-    cleanup_supervisor struct supervisor s = { .o = o, .signals = -1 };
+    cleanup_supervisor struct supervisor s = {
+        .o = o, .signals = -1, .accepted_fd = -1, .next_fd = -1
+    };
     assert(o->workers > 0 && o->listener->fd >= 0);
     fill_standard_fds();
     stop_block();
@@ -480,7 +565,7 @@ int supervisor_run(const struct supervisor_options *o, struct err *e)
     if (s.signals < 0 || find_executable(s.exe, e) != 0)
         return -1;
     make_environment(&s);
-    add_generation(&s);
+    add_generation(&s, true);
     while (!s.stopping || s.n_workers > 0)
         turn(&s);
     if (s.failure[0] != '\0')

@@ -8,7 +8,12 @@
  * sends HUP to the old one; a generation that does not become ready is ended and the old one stays.
  * TERM sends TERM to all and leaves when they have left; workers get TERM when the supervisor dies.
  * A worker that ends unasked is replaced at once, with back-off when it dies young. The service manager is
- * told of all this (base/notify.h). */
+ * told of all this (base/notify.h).
+ *
+ * Only a reload reads the configuration: the first worker of a generation hands what it read back to the
+ * supervisor, who gives it to those that replace workers of that generation, whatever the files hold by then.
+ * When the listening socket had to be made again (fcgi/listener.h), a generation with the same
+ * configuration takes over. */
 #include "base/err.h"
 #include "fcgi/listener.h"
 
@@ -24,8 +29,19 @@ struct supervisor_options {
     void *ctx;
 };
 
-/* Environment variable that tells a worker the descriptor to write its ready byte to. */
-#define SUPERVISOR_READY_ENV "WEIGHBRIDGE_READY_FD"
+/* Environment variables that tell a worker descriptors: the one it says things to its supervisor by, and the
+ * configuration to start with, if it is not to read it anew. */
+#define SUPERVISOR_READY_ENV    "WEIGHBRIDGE_READY_FD"
+#define SUPERVISOR_ACCEPTED_ENV "WEIGHBRIDGE_ACCEPTED_FD"
+
+/* In a worker: the descriptor that one of them names, close-on-exec from here on, or -1. The variable is
+ * unset. Before threads. */
+int supervisor_fd(const char *variable);
+
+/* In a worker, before it is ready: what it has read its configuration from, as a file whose content never
+ * changes; a replacement gets it by SUPERVISOR_ACCEPTED_ENV. fd stays the caller's. To say that it is ready, a
+ * worker writes one byte. Failures: ERR_INTERNAL. */
+int supervisor_accept(int ready_fd, int fd, struct err *e) WARN_UNUSED;
 
 /* Runs until TERM or INT. 0 when all workers ended well; -1 with ERR_INTERNAL when the first
  * generation never became ready. */

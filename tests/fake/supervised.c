@@ -46,13 +46,35 @@ static void report(const char *what)
         _exit(9);
 }
 
-static void read_behaviour(char *out, size_t size)
+/* The text of a file in the test's folder; "" without one. */
+static void read_text(const char *name, char *out, size_t size)
 {
     char path[SUP_PATH_SIZE];
-    str_format(path, sizeof(path), "%s/behave", getenv(DIR_ENV));
+    str_format(path, sizeof(path), "%s/%s", getenv(DIR_ENV), name);
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = read(fd, out, size - 1);
     out[n > 0 ? n : 0] = '\0';
+}
+
+/* Takes what another has accepted, else reads it and hands it on. */
+static void configure(int ready)
+{
+    char text[8] = "";
+    char what[12];
+    struct err e = ERR_INIT;
+    cleanup_fd int given = supervisor_fd(SUPERVISOR_ACCEPTED_ENV);
+    if (given >= 0) {
+        ssize_t n = pread(given, text, sizeof(text) - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        str_format(what, sizeof(what), "got-%s", text);
+        report(what);
+        return;
+    }
+    read_text("config", text, sizeof(text));
+    cleanup_fd int fd = memfd_create("accepted", MFD_CLOEXEC);
+    if (text[0] != '\0' && (write(fd, text, strlen(text)) != (ssize_t)strlen(text) ||
+                               supervisor_accept(ready, fd, &e) != 0))
+        report("bad-accept");
 }
 
 /* Sleeps until the test opens the gate. */
@@ -89,10 +111,10 @@ static void check_inheritance(void)
     sigaction(SIGPIPE, NULL, &pipe_action);
     if (pipe_action.sa_handler != SIG_DFL)
         report("bad-sigpipe");
-    /* 0, 1, 2, the ready pipe, the report pipe: nothing else came through. */
+    /* 0, 1, 2, what the supervisor names, the report pipe: nothing else came through. */
     for (int fd = 3; fd < 256; fd++)
-        if (fd != env_fd(SUPERVISOR_READY_ENV) && fd != env_fd(REPORT_ENV) &&
-            fcntl(fd, F_GETFD) >= 0)
+        if (fd != env_fd(SUPERVISOR_READY_ENV) && fd != env_fd(SUPERVISOR_ACCEPTED_ENV) &&
+            fd != env_fd(REPORT_ENV) && fcntl(fd, F_GETFD) >= 0)
             report("bad-leak");
 }
 
@@ -109,10 +131,11 @@ static int worker_main(void)
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(
         SIGPIPE, SIG_IGN); /* the supervisor may be killed before it has read that we are ready */
-    read_behaviour(behave, sizeof(behave));
+    read_text("behave", behave, sizeof(behave));
     report("start");
     if (strcmp(behave, "die") == 0)
         _exit(3);
+    configure(ready);
     if (strcmp(behave, "gate") == 0 || (strcmp(behave, "one-gate") == 0 && is_first())) {
         wait_for_gate();
         report("passed");
@@ -183,16 +206,27 @@ int sup_roles(int argc, char **argv)
 
 /* --- the tests' side --- */
 
-void sup_behave(const struct supervised *p, const char *what)
+/* A file in the test's folder, in place whole. */
+static void write_text(const struct supervised *p, const char *name, const char *text)
 {
     char path[SUP_PATH_SIZE];
     char aside[SUP_PATH_SIZE];
-    str_format(path, sizeof(path), "%s/behave", p->dir);
-    str_format(aside, sizeof(aside), "%s/behave.new", p->dir);
+    str_format(path, sizeof(path), "%s/%s", p->dir, name);
+    str_format(aside, sizeof(aside), "%s/new", p->dir);
     int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    assert_int_equal(write(fd, what, strlen(what)), strlen(what));
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
     assert_int_equal(rename(aside, path), 0);
+}
+
+void sup_behave(const struct supervised *p, const char *what)
+{
+    write_text(p, "behave", what);
+}
+
+void sup_configure(const struct supervised *p, const char *text)
+{
+    write_text(p, "config", text);
 }
 
 int sup_setup(void **state)
@@ -220,8 +254,8 @@ int sup_setup(void **state)
 
 int sup_teardown(void **state)
 {
-    static const char *const NAMES[] = { "behave", "gate", "sock", "sock.lock", "sock.side",
-        "program", "taken" };
+    static const char *const NAMES[] = { "behave", "config", "gate", "sock", "sock.lock",
+        "sock.side", "program", "taken" };
     struct supervised *p = *state;
     if (p->pid > 0) { /* a test failed */
         kill(p->pid, SIGKILL);
@@ -288,6 +322,16 @@ struct sup_event sup_expect(const struct supervised *p, const char *what)
         fail_msg("all have left before %s", what);
     assert_string_equal(ev.what, what);
     return ev;
+}
+
+pid_t sup_expect_ready_with(const struct supervised *p, const char *got)
+{
+    char what[12];
+    pid_t pid = sup_expect(p, "start").pid;
+    str_format(what, sizeof(what), "got-%s", got);
+    sup_expect_of(p, what, pid);
+    sup_expect_of(p, "ready", pid);
+    return pid;
 }
 
 /* One worker starts and becomes ready. */

@@ -7,7 +7,8 @@
  * folder says and reports what happens to it through a pipe, whose end of file proves that supervisor
  * and workers have all left. Behaviours: ready; die (at once); never (ready); mute (closes the ready pipe
  * without a byte); stubborn (ready, and does not leave); gate (ready when the test opens the gate);
- * one-gate (the first worker as gate, others as ready). */
+ * one-gate (the first worker as gate, others as ready). Its configuration is the file `config`, if there is
+ * one: a worker that gets what another has accepted says so. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,8 +18,8 @@
 
 enum { SUP_HANG_MS = 20000, SUP_READY_MS = 15000, SUP_STOP_MS = 15000, SUP_PATH_SIZE = 256 };
 
-/* What a worker reports: "start", "passed" (the gate), "ready", "hup", "term", or "bad-..." for what must
- * not be. Its size lets write(2) be whole. */
+/* What a worker reports: "start", "got-..." (the configuration that it was given), "passed" (the gate),
+ * "ready", "hup", "term", or "bad-..." for what must not be. Its size lets write(2) be whole. */
 struct sup_event {
     char what[12];
     pid_t pid;
@@ -44,6 +45,9 @@ int sup_teardown(void **state);
 /* How workers that start from now on behave. */
 void sup_behave(const struct supervised *p, const char *what);
 
+/* What workers read from now on that read their configuration: at most 7 bytes. */
+void sup_configure(const struct supervised *p, const char *text);
+
 /* The pipe of reports; its write end is in the environment of who is started next. */
 int sup_open_report(struct supervised *p);
 
@@ -58,6 +62,9 @@ struct sup_event sup_expect(const struct supervised *p, const char *what);
 
 /* One worker starts and becomes ready. */
 pid_t sup_expect_ready(const struct supervised *p);
+
+/* One worker starts, was given this configuration, and becomes ready. */
+pid_t sup_expect_ready_with(const struct supervised *p, const char *got);
 
 /* The next event, which must be this one of this worker. */
 void sup_expect_of(const struct supervised *p, const char *what, pid_t pid);
