@@ -50,6 +50,12 @@ int conf_load(struct conf *c, const char *path, struct err *e) WARN_UNUSED;
 void conf_free(struct conf *c);
 #define cleanup_conf __attribute__((cleanup(conf_free)))
 
+/* All effective values, secrets included, for handing them on to another process of ours; nobody is to see
+ * them. conf_restore() fills *c from that and looks at no file and no variable. Values that this program does
+ * not know (another version's) are left out, those it misses have their defaults. ERR_INVALID: makes no sense. */
+void conf_save(const struct conf *c, struct buf *out);
+int conf_restore(struct conf *c, const char *saved, size_t size, struct err *e) WARN_UNUSED;
+
 /* The pool of that name, or NULL. [planner] default_pool always names one. */
 const struct conf_pool *conf_pool_find(const struct conf *c, const char *name);
 

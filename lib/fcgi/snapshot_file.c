@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -121,20 +122,6 @@ static bool head_fits(
            h->degraded[SNAPSHOT_DEGRADED_SIZE - 1] == '\0';
 }
 
-/* All size bytes from the start of fd. */
-static int read_all(int fd, char *to, size_t size)
-{
-    for (size_t at = 0; at < size;) {
-        ssize_t n = pread(fd, to + at, size - at, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1;
-        at += (size_t)n;
-    }
-    return 0;
-}
-
 /* Copied and not mapped, large ones too: a mapped file that somebody truncates kills its readers by SIGBUS. */
 int snapshot_file_read(const struct snapshots *s, uint64_t ticket, struct snapshot **out)
 {
@@ -145,13 +132,13 @@ int snapshot_file_read(const struct snapshots *s, uint64_t ticket, struct snapsh
         return 1;
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(head) ||
-        read_all(fd, (char *)&head, sizeof(head)) != 0)
+        file_read(fd, &head, sizeof(head)) != 0)
         return 1;
     size_t size = (size_t)st.st_size;
     if (!head_fits(s, &head, ticket, size))
         return 1;
     cleanup_free char *bytes = mem_alloc(size);
-    if (read_all(fd, bytes, size) != 0)
+    if (file_read(fd, bytes, size) != 0)
         return 1;
     memcpy(bytes, &head, sizeof(head)); /* what was checked */
     struct snapshot *snap = mem_calloc(1, sizeof(*snap));

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { TOKEN_FILE_MAX = 1 << 20, READ_SIZE = 4096, HASH_SIZE = DIGEST_HEX_SIZE - 1 };
+enum { READ_SIZE = 4096, HASH_SIZE = DIGEST_HEX_SIZE - 1 };
 
 struct entry {
     char hash[DIGEST_HEX_SIZE];
@@ -178,18 +178,22 @@ static int parse_lines(struct auth *a, char *text, struct err *e)
     return refuse_duplicates(a, e);
 }
 
-static int load_tokens(struct auth *a, const char *path, struct err *e)
+int auth_read_tokens(const struct conf *conf, struct buf *out, struct err *e)
 {
-    /* The read that finds the end of a file of just the maximum needs room too. */
-    cleanup_buf struct buf text = BUF_INIT(TOKEN_FILE_MAX + READ_SIZE);
-    if (str_empty(path))
+    if (strcmp(conf->auth_mode, "tokens") != 0)
+        return 0;
+    if (str_empty(conf->auth_token_file))
         return err_set(e, ERR_FORBIDDEN,
             "there is no [auth] token_file: nobody could call ([auth] mode=open lets everybody in)");
-    if (read_file(path, &text, e) < 0)
-        return -1;
-    if (text.len > 0 && memchr(text.data, '\0', text.len) != NULL)
+    return read_file(conf->auth_token_file, out, e);
+}
+
+static int take_tokens(struct auth *a, const char *path, const struct buf *tokens, struct err *e)
+{
+    cleanup_free char *text = mem_dup(tokens->data == NULL ? "" : tokens->data, tokens->len);
+    if (memchr(text, '\0', tokens->len) != NULL)
         return err_set(e, ERR_INVALID, "token file %s: holds a NUL byte", path);
-    if (text.len > 0 && parse_lines(a, text.data, e) < 0)
+    if (parse_lines(a, text, e) < 0)
         return err_wrap(e, "token file %s", path);
     return 0;
 }
@@ -211,15 +215,23 @@ static int load_modes(struct auth *a, const struct conf *conf, struct err *e)
     return 0;
 }
 
-int auth_load(const struct conf *conf, struct auth **out, struct err *e)
+int auth_make(const struct conf *conf, const struct buf *tokens, struct auth **out, struct err *e)
 {
     cleanup_auth struct auth *a = mem_calloc(1, sizeof(*a));
     if (load_modes(a, conf, e) < 0)
         return -1;
-    if (!a->open && load_tokens(a, conf->auth_token_file, e) < 0)
+    if (!a->open && take_tokens(a, conf->auth_token_file, tokens, e) < 0)
         return -1;
     *out = STEAL(a);
     return 0;
+}
+
+int auth_load(const struct conf *conf, struct auth **out, struct err *e)
+{
+    cleanup_buf struct buf tokens = BUF_INIT(AUTH_TOKENS_MAX);
+    if (auth_read_tokens(conf, &tokens, e) < 0)
+        return -1;
+    return auth_make(conf, &tokens, out, e);
 }
 
 /* The token after "Bearer", or NULL for another scheme. */

@@ -4,6 +4,7 @@
 
 /* Who calls. Tokens are kept as sha256 in a file, `hex role subject` a line, '#' comments; compared in
  * constant time over all of them. design.md, "Authentication". */
+#include "base/buf.h"
 #include "base/conf.h"
 #include "base/err.h"
 #include "web/route.h"
@@ -12,8 +13,18 @@ enum { AUTH_SUBJECT_SIZE = 128 };
 
 struct auth;
 void auth_free(struct auth *a);
-/* Reads the token file of conf. ERR_INVALID with the line for a bad one; ERR_FORBIDDEN when mode is
- * tokens and there is no file: a program refuses to start so. */
+/* Reads the token file of conf, if mode is tokens. ERR_FORBIDDEN when there is none: a program refuses to start
+ * so. ERR_INVALID: cannot be read, or larger than 1 MiB. */
+int auth_read_tokens(const struct conf *conf, struct buf *out, struct err *e) WARN_UNUSED;
+enum {
+    AUTH_TOKENS_MAX = (1 << 20) + 4096
+}; /* of out: the read that finds a file's end needs room too */
+
+/* Makes sense of what a token file holds. ERR_INVALID with the line. */
+int auth_make(const struct conf *conf, const struct buf *tokens, struct auth **out,
+    struct err *e) WARN_UNUSED;
+
+/* Both. */
 int auth_load(const struct conf *conf, struct auth **out, struct err *e) WARN_UNUSED;
 
 struct auth_caller {

@@ -18,6 +18,7 @@
 #include "fcgi/fcgi_set.h"
 #include "fcgi/listener.h"
 #include "fcgi/supervisor.h"
+#include "web/accepted.h"
 #include "web/web_options.h"
 #include "web/web_serve.h"
 
@@ -30,6 +31,8 @@ struct process {
     struct conf conf;
     struct auth *auth;
     struct shared *shared; /* NULL: none */
+    int ready_fd;          /* of a supervisor's worker; -1: it is none */
+    int accepted_fd;       /* what to start with instead of the files; -1: nothing */
     char name[64];
     struct err trouble; /* why the shared memory's file cannot be written, as it was last told */
 };
@@ -38,6 +41,7 @@ static void process_fini(struct process *p)
 {
     auth_free(p->auth);
     conf_free(&p->conf);
+    cleanup_fd_(&p->accepted_fd);
 }
 #define cleanup_process __attribute__((cleanup(process_fini)))
 
@@ -47,11 +51,36 @@ static int fail(const struct process *p, const struct err *e)
     return EXIT_FAILURE;
 }
 
+/* From what was accepted before, else from the files. */
+static int read_configuration(struct process *p, struct buf *tokens, struct err *e)
+{
+    if (p->accepted_fd >= 0) {
+        int rc = accepted_read(p->accepted_fd, &p->conf, tokens, e);
+        if (rc <= 0)
+            return rc;
+    }
+    if (conf_load(&p->conf, p->options->config, e) < 0)
+        return -1;
+    return auth_read_tokens(&p->conf, tokens, e);
+}
+
+/* Without it, those that replace this worker read the files again. */
+static void hand_on(const struct process *p, const struct buf *tokens)
+{
+    struct err e = ERR_INIT;
+    cleanup_fd int fd = -1;
+    if (p->ready_fd < 0 || p->accepted_fd >= 0)
+        return;
+    if (accepted_make(&p->conf, tokens, &fd, &e) < 0 || supervisor_accept(p->ready_fd, fd, &e) < 0)
+        log_warn(LOG_MSG("what was read is not kept"), LOG_S("error", e.msg));
+}
+
 /* Configuration and tokens: what --check looks at. */
 static int load(struct process *p, struct err *e)
 {
     enum log_level level = LOG_INFO;
-    if (conf_load(&p->conf, p->options->config, e) < 0)
+    cleanup_buf struct buf tokens = BUF_INIT(AUTH_TOKENS_MAX);
+    if (read_configuration(p, &tokens, e) < 0)
         return -1;
     if (log_level_parse(p->conf.runtime_log_level, &level) < 0)
         return err_set(e, ERR_INVALID, "[runtime] log_level: must be error, warn, info or debug");
@@ -60,7 +89,10 @@ static int load(struct process *p, struct err *e)
         return err_wrap(e, "[redis] url");
     if (p->app->check != NULL && p->app->check(&p->conf, e) < 0)
         return -1;
-    return auth_load(&p->conf, &p->auth, e);
+    if (auth_make(&p->conf, &tokens, &p->auth, e) < 0)
+        return -1;
+    hand_on(p, &tokens);
+    return 0;
 }
 
 /* Without shared memory each request asks the stores itself: slower, and no less right. A CGI process
@@ -96,18 +128,6 @@ static void keep_secrets(void)
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-/* The descriptor that tells the supervisor "ready", or -1. */
-static int ready_fd(void)
-{
-    int64_t fd = -1;
-    const char *text = getenv(SUPERVISOR_READY_ENV);
-    if (text == NULL || str_to_i64(text, 3, INT32_MAX, &fd) < 0)
-        return -1;
-    (void)unsetenv(SUPERVISOR_READY_ENV);
-    (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-    return (int)fd;
-}
-
 /* Connections may not take the descriptors that stores and snapshots need. */
 static int64_t max_conns(const struct conf *c)
 {
@@ -131,7 +151,7 @@ static int serve_socket(struct process *p, struct web_server *server, struct err
         .read_timeout_ms = p->conf.fcgi_read_timeout_ms,
         .drain_ms = p->conf.fcgi_drain_ms,
         .max_conns = max_conns(&p->conf),
-        .ready_fd = ready_fd(),
+        .ready_fd = p->ready_fd,
         .handle = web_serve,
         .ctx = server,
         .handler_follows = true,
@@ -164,6 +184,8 @@ static int run_worker(struct process *p, bool cgi)
         .conf = &p->conf, .db_breaker = &db_breaker, .kv_breaker = &kv_breaker, .cgi = cgi
     };
     keep_secrets();
+    p->ready_fd = supervisor_fd(SUPERVISOR_READY_ENV);
+    p->accepted_fd = supervisor_fd(SUPERVISOR_ACCEPTED_ENV);
     if (load(p, &e) < 0)
         return fail(p, &e);
     stop_block();
@@ -248,6 +270,7 @@ static int run_supervisor(struct process *p, char *name)
 {
     struct err e = ERR_INIT;
     cleanup_listener struct listener listener = LISTENER_INIT;
+    keep_secrets();
     if (load(p, &e) < 0)
         return fail(p, &e);
     stop_block();
@@ -305,7 +328,9 @@ int web_main(const struct web_app *app, int argc, char **argv)
     const enum fcgi_start how = fcgi_how_started();
     const struct web_options options =
         how == FCGI_START_CGI ? web_options_cgi() : web_options_parse(argc, argv);
-    cleanup_process struct process p = { .app = app, .options = &options };
+    cleanup_process struct process p = {
+        .app = app, .options = &options, .ready_fd = -1, .accepted_fd = -1
+    };
     (void)str_format(p.name, sizeof(p.name), "weighbridge-%s", app->name);
 
     switch (options.action) {

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the service does when its surroundings change under it: files that are truncated, removed or broken, workers
 that are killed. It goes on with what it has, and puts right what it can. Design, "Processes"."""
+import hashlib
 import os
+import shutil
 import signal
-from contextlib import contextmanager
+import socket
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from conftest import wait_until
-from program import Program, answer_of, ask, begin, connect, whole_request
+from program import Program, answer_of, ask, begin, connect, signal_all, whole_request
 from test_program import cgi
 
 pytestmark = pytest.mark.touches("operations")
@@ -55,6 +58,126 @@ def test_truncating_what_lies_in_the_runtime_folder_kills_nobody(stack):
         for path in (stack.var / "run").glob("operations.snap.*"):
             os.truncate(path, 40)
         first_reports_are_seen(stack, "b")
+
+
+def successors(program, old):
+    """Two workers, none of them of `old`."""
+    return wait_until(lambda: len(w := program.workers()) == 2 and not set(w) & set(old) and w, "successors")
+
+
+def kill_workers(program):
+    """All at once; returns when their successors are ready."""
+    old, ready = program.workers(), program.text().count('msg="worker ready"')
+    signal_all(signal.SIGKILL, old)
+    successors(program, old)
+    program.ready(ready + 2)
+
+
+def is_answered(path, uri="/healthz", **kw):
+    with suppress(OSError, AssertionError):
+        return ask(path, uri, **kw)[0] == 200
+    return False
+
+
+def test_a_removed_socket_is_there_again_at_once(stack, tmp_path):
+    """Within about a second, and what is connected goes on."""
+    token = stack.env["WB_VIEWER_TOKEN"]
+    with Program(stack, WB_RUNTIME_DIR=str(tmp_path / "run")) as program, Program(
+            stack, WB_RUNTIME_DIR=str(tmp_path / "run")) as beside:
+        program.ready()
+        beside.ready()
+        for stale in (False, True):
+            old = [*program.workers(), *beside.workers()]
+            with connect(program.socket) as kept:
+                kept.sendall(whole_request("/healthz", keep=True))
+                assert answer_of(kept)[0] == 200
+                program.socket.unlink()
+                if stale:
+                    with socket.socket(socket.AF_UNIX) as dead:
+                        dead.bind(str(program.socket))
+                wait_until(lambda: is_answered(program.socket), "somebody who listens", 5)
+                kept.sendall(whole_request("/healthz", keep=True))
+                assert answer_of(kept)[0] == 200
+            wait_until(lambda o=old: not set(o) & {*program.workers(), *beside.workers()}, "both with new workers")
+        assert program.text().count("listening on a new one") + beside.text().count("listening on a new one") == 2
+        signal_all(signal.SIGSTOP, [program.pid, *program.workers()])  # the one beside it has the new one too
+        wait_until(lambda: is_answered(program.socket, "/api/operations", token=token), "an answer")
+
+
+def test_a_removed_runtime_folder_is_made_again(stack, tmp_path):
+    token, folder = stack.env["WB_VIEWER_TOKEN"], tmp_path / "run"
+    folder.mkdir()
+    folder.chmod(0o751)
+    with Program(stack, WB_RUNTIME_DIR=str(folder)) as program:
+        program.ready()
+
+        def serves():
+            return is_answered(program.socket, "/api/operations", token=token)
+        wait_until(serves, "an answer")
+        shutil.rmtree(folder)
+        wait_until(serves, "an answer after the folder was removed", 5)
+        wait_until(lambda: list(folder.glob("operations.snap.*")), "snapshots")
+        wait_until(lambda: (folder / "operations.shared").exists(), "the name of the shared memory")
+        assert folder.stat().st_mode & 0o7777 == 0o751
+        assert program.socket.stat().st_mode & 0o7777 == 0o660
+
+
+def test_what_lies_at_the_sockets_place_is_left_alone(stack, tmp_path):
+    with Program(stack, WB_RUNTIME_DIR=str(tmp_path / "run")) as program:
+        program.ready()
+        program.socket.unlink()
+        program.socket.write_text("mine")
+        wait_until(lambda: "is not a socket" in program.text(), "a line in the log")
+        assert program.socket.read_text() == "mine"
+        program.socket.unlink()
+        wait_until(lambda: is_answered(program.socket), "somebody who listens")
+
+
+# --- the configuration that counts ---
+
+def test_after_a_refused_reload_killed_workers_come_back_as_they_were(stack, tmp_path):
+    ini = tmp_path / "own.ini"
+    good = (stack.var / "weighbridge.ini").read_text()
+    ini.write_text(good)
+    with Program(stack, args=["--config", str(ini)], WB_RUNTIME_DIR=str(tmp_path / "run")) as program:
+        program.ready()
+        ini.write_text(good + "colour = blue\n")
+        os.kill(program.pid, signal.SIGHUP)
+        wait_until(lambda: "the old one stays" in program.text(), "the failure")
+        kill_workers(program)
+        ini.unlink()
+        kill_workers(program)
+        assert ask(program.socket, "/healthz")[0] == 200
+        assert program.text().count("no such key") <= 2, "only the reload's workers read the broken file"
+        ini.write_text(good)
+        old = program.workers()
+        os.kill(program.pid, signal.SIGHUP)
+        wait_until(lambda: "msg=\"generation ready\" generation=3" in program.text(), "a reload that works")
+        successors(program, old)
+
+
+def test_secrets_and_tokens_change_by_a_reload_only(stack, tmp_path):
+    tokens, url = tmp_path / "tokens", tmp_path / "url"
+    old, new = "old-token-of-a-test", "new-token-of-a-test"
+
+    def line(token):
+        return f"{hashlib.sha256(token.encode()).hexdigest()} viewer someone\n"
+    tokens.write_text(line(old))
+    url.write_text(stack.env["WB_PGURL"] + "\n")
+    with Program(stack, WB_RUNTIME_DIR=str(tmp_path / "run"), WB_AUTH_TOKEN_FILE=str(tokens),
+                 WB_DB_URL_FILE=str(url)) as program:
+        program.ready()
+
+        def counts(token):
+            return ask(program.socket, "/api/v1/load-jobs", token=token)[0]
+        assert (counts(old), counts(new)) == (200, 401)
+        tokens.write_text(line(new))
+        url.write_text("host=/nowhere")
+        kill_workers(program)
+        assert (counts(old), counts(new)) == (200, 401), "as it was accepted, and Postgres is reached"
+        url.write_text(stack.env["WB_PGURL"])
+        os.kill(program.pid, signal.SIGHUP)
+        wait_until(lambda: (counts(old), counts(new)) == (401, 200), "the new token to count")
 
 
 # --- what is counted of killed workers ---

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+int file_read(int fd, void *to, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = pread(fd, (char *)to + at, size - at, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ENODATA;
+        if (n <= 0)
+            return -1;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+int file_write(int fd, const void *from, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = write(fd, (const char *)from + at, size - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ENOSPC;
+        if (n <= 0)
+            return -1;
+        at += (size_t)n;
+    }
+    return 0;
+}
