@@ -7,7 +7,7 @@ import socket
 import struct
 import subprocess
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conftest import HANG_S, ROOT, wait_until
@@ -114,8 +114,10 @@ def children(pid):
 
 
 def signal_all(sig, pids):
+    """Who has left meanwhile does not matter."""
     for pid in pids:
-        os.kill(pid, sig)
+        with suppress(ProcessLookupError):
+            os.kill(pid, sig)
 
 
 class Program:
