@@ -152,17 +152,21 @@ static int check_numbers(struct fault *f)
     return 0;
 }
 
+static bool fits(const char *text, size_t most)
+{
+    return str_utf8_valid(text, strlen(text)) && str_utf8_length(text) <= most;
+}
+
 static int check_metadata(struct fault *f)
 {
     const struct job_request *r = f->r;
     if (r->n_metadata > JOB_METADATA_MAX)
         return refuse(f, FIELD_METADATA, "must have at most 16 pairs");
     for (size_t i = 0; i < r->n_metadata; i++) {
-        const struct job_pair *p = &r->metadata[i];
-        if (str_utf8_length(p->key) > JOB_METADATA_KEY_MAX)
-            return refuse(f, FIELD_METADATA, "a key must have at most 64 characters");
-        if (str_utf8_length(p->value) > JOB_METADATA_VALUE_MAX)
-            return refuse(f, FIELD_METADATA, "a value must have at most 512 characters");
+        if (!fits(r->metadata[i].key, JOB_METADATA_KEY_MAX))
+            return refuse(f, FIELD_METADATA, "a key must be UTF-8 of at most 64 characters");
+        if (!fits(r->metadata[i].value, JOB_METADATA_VALUE_MAX))
+            return refuse(f, FIELD_METADATA, "a value must be UTF-8 of at most 512 characters");
     }
     return 0;
 }
