@@ -161,7 +161,7 @@ def test_parameters_larger_than_a_buffer_arrive(stack):
 @pytest.mark.parametrize("params", [
     {"PATH_INFO": ""}, {"PATH_INFO": "", "SCRIPT_NAME": "/api/v1/staging/k"}, {"PATH_INFO": "/nothing"},
     {"SCRIPT_NAME": "", "PATH_INFO": "", "DOCUMENT_URI": "/x", "SCRIPT_FILENAME": "/nowhere", "PATH_TRANSLATED": "/y"},
-    {"DOCUMENT_URI": "/api/v1/staging/other"}], ids=str)
+    {"DOCUMENT_URI": "/api/v1/staging/other"}, {"SCRIPT_NAME": "/api", "PATH_INFO": "/v1/staging/other"}], ids=str)
 def test_the_route_is_the_requests_uri(stack, params):
     """Report 13. try_files empties PATH_INFO; rewrites change the others."""
     assert stack.stage("k", file_name="mine").status_code == 204
