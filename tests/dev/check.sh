@@ -175,9 +175,16 @@ stage_store() {
         tail -n 40 "$WORK/store-build.log"
         return 1
     }
+    store_tests "$dir" "${tests[@]}"
+}
+
+# store_tests BUILD TEST...: runs and counts them.
+store_tests() {
+    local dir=$1 t status=0
+    shift
     mkdir -p "$WORK/store-logs"
-    with_stores run_store_tests "$dir" "${tests[@]}" || status=$?
-    for t in "${tests[@]}"; do
+    with_stores run_store_tests "$dir" "$@" || status=$?
+    for t in "$@"; do
         t=$WORK/store-logs/${t##*/}
         [[ -f $t.status ]] || continue
         count_program "${t##*/}" "$(<"$t.status")" "$t.log"
@@ -248,20 +255,24 @@ folder_lines() {
 stage_coverage() {
     local dir=$ROOT/build-check-coverage tests status=0 before=("$PASSED" "$FAILED" "$SKIPPED")
     build_tree "$dir" --enable-coverage || return
-    find "$dir" -name '*.gcda' -delete
+    find "$dir" \( -name '*.gcda' -o -name '*.trs' \) -delete
     mapfile -t tests < <(list_of STORE_TESTS)
-    timeout "$LIMIT" make -k -C "$dir" -j"$(nproc)" check "${tests[@]}" >"$dir/check.log" 2>&1 </dev/null || status=$?
-    mkdir -p "$WORK/store-logs"
-    with_stores run_store_tests "$dir" "${tests[@]}" || status=$?
+    timeout "$LIMIT" make -k -C "$dir" -j"$(nproc)" check >"$dir/check.log" 2>&1 </dev/null || status=$?
+    count_make_check "$dir"
+    store_tests "$dir" "${tests[@]}" || status=$?
     e2e "$dir" 'not long' tests/e2e/test_program.py tests/e2e/test_calls.py tests/e2e/test_outages.py || status=$?
-    # These tests are counted where they are run for their own sake.
+    ((FAILED == before[1])) || status=1
+    # They are counted where they are run for their own sake.
     PASSED=${before[0]} FAILED=${before[1]} SKIPPED=${before[2]}
     ((status == 0)) || {
-        printf 'tests failed while lines were counted; see %s\n' "$dir/check.log"
+        printf 'not all tests passed, whose lines were to be counted; see also %s\n' "$dir/check.log"
         return "$status"
     }
     gcovr -r "$ROOT" --object-directory "$dir" --filter 'lib/' --filter 'handlers/' --filter 'daemons/' \
-        --txt "$dir/coverage.txt" --json-summary "$dir/coverage.json" "$dir" || return
+        --txt "$dir/coverage.txt" --json-summary "$dir/coverage.json" "$dir" 2>"$dir/gcovr.log" || {
+        tail -n 20 "$dir/gcovr.log"
+        return 1
+    }
     grep -E '[0-9]+%' "$dir/coverage.txt" | grep -v '100%' || true
     judge_coverage "$dir/coverage.json"
 }
