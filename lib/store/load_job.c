@@ -9,9 +9,7 @@
 #include "store/load_row.h"
 #include "store/table_seen.h"
 
-/* A claim counts only beside the row that it was made for. */
-#define CLAIM_OF_ROW "c.tracking_key = j.tracking_key AND c.claimed_created_at = j.created_at"
-#define JOIN_CLAIM   " LEFT JOIN load_job_claims c ON " CLAIM_OF_ROW
+#define JOIN_CLAIM " LEFT JOIN load_job_claims c ON " LOAD_CLAIM_OF_ROW
 
 enum stmt { LIST, GET, INSERT, LOCK, REMOVE, TAKE, UPDATE, FAIL, DONE };
 
@@ -50,7 +48,7 @@ static const struct db_stmt STMTS[] = {
      * until the first byte is measured from there. */
     [UPDATE] = { "load_update",
         "WITH old AS (SELECT j.*, c.bytes_moved_at, c.token_sha256"
-        "  FROM model_load_jobs j JOIN load_job_claims c ON " CLAIM_OF_ROW
+        "  FROM model_load_jobs j JOIN load_job_claims c ON " LOAD_CLAIM_OF_ROW
         "  WHERE j.tracking_key = $1 AND c.token_sha256 = $2 AND j.state <> 'failed'"
         "  FOR UPDATE OF j),"
         " told AS (SELECT *, coalesce(nullif($3::text, ''), state) AS state_,"
@@ -92,11 +90,11 @@ static const struct db_stmt STMTS[] = {
         "UPDATE model_load_jobs j SET state = 'failed',"
         " last_error = CASE WHEN j.state = 'failed' THEN j.last_error ELSE left($3, 4000) END,"
         " updated_at = CASE WHEN j.state = 'failed' THEN j.updated_at ELSE now() END"
-        " FROM load_job_claims c WHERE " CLAIM_OF_ROW
+        " FROM load_job_claims c WHERE " LOAD_CLAIM_OF_ROW
         " AND j.tracking_key = $1 AND c.token_sha256 = $2",
         3 },
     [DONE] = { "load_done",
-        "WITH gone AS (DELETE FROM model_load_jobs j USING load_job_claims c WHERE " CLAIM_OF_ROW
+        "WITH gone AS (DELETE FROM model_load_jobs j USING load_job_claims c WHERE " LOAD_CLAIM_OF_ROW
         " AND j.tracking_key = $1 AND c.token_sha256 = $2 RETURNING j.tracking_key),"
         " beside AS (DELETE FROM load_job_claims c USING gone"
         "  WHERE c.tracking_key = gone.tracking_key AND c.token_sha256 = $2)"

@@ -19,6 +19,12 @@
         "j.last_progress") ", " SQL_US("j.created_at") ", " SQL_US("j.updated_at") ", j.last_error, " SQL_US("c.bytes_moved_at") ", left(c.token_sha256, 16)"
 /* clang-format on */
 
+/* A claim counts only beside the row that it was made for. */
+#define LOAD_CLAIM_OF_ROW "c.tracking_key = j.tracking_key AND c.claimed_created_at = j.created_at"
+
+/* When a load was last heard of; NULL when that is not known. */
+#define LOAD_CHANGED(j) "greatest(" j ".last_progress, " j ".updated_at, " j ".created_at)"
+
 /* The columns after these, if a statement has any. */
 enum { LOAD_COL_CLOCK = 0, LOAD_COL_KEY = 1, LOAD_COL_NEXT = 18 };
 

@@ -160,9 +160,9 @@ class Program:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(stack, *args, env=None, **kw):
+def run(stack, *args, env=None, name="weighbridge-operations", **kw):
     """Runs the program to its end: exit status, standard output, standard error."""
-    done = subprocess.run([binary(stack), *args], env=os.environ if env is None else env, stdin=subprocess.DEVNULL,
+    done = subprocess.run([binary(stack, name), *args], env=os.environ if env is None else env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=HANG_S, check=False, **kw)
     return done.returncode, done.stdout, done.stderr
 
