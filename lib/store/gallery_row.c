@@ -88,6 +88,12 @@ static int read_row(const struct db_rows *rows, int i, struct gallery_row *out, 
     return 0;
 }
 
+static void hand_over(struct gallery_rows *from, struct gallery_rows *to)
+{
+    *to = *from;
+    *from = (struct gallery_rows)GALLERY_ROWS_INIT;
+}
+
 int gallery_rows_take(struct db_rows *rows, struct gallery_rows *out, struct err *e)
 {
     cleanup_gallery_rows struct gallery_rows got = GALLERY_ROWS_INIT;
@@ -109,7 +115,6 @@ int gallery_rows_take(struct db_rows *rows, struct gallery_rows *out, struct err
     }
     if (count > 0)
         db_saw_clock(got.now_us);
-    *out = got;
-    got = (struct gallery_rows)GALLERY_ROWS_INIT;
+    hand_over(&got, out);
     return 0;
 }

@@ -151,7 +151,7 @@ int op_overlay_end(struct kv *kv, const char *id, struct err *e)
 int control_publish(struct kv *kv, const char *id, enum gallery_control control, struct err *e)
 {
     cleanup_reply redisReply *r = NULL;
-    cleanup_buf struct buf text = BUF_INIT(8 * KEY_MAX_BYTES);
+    cleanup_buf struct buf text = BUF_INIT(CONTROL_MAX);
     buf_puts(&text, "{\"jobID\":");
     jx_write_text(&text, id);
     buf_printf(&text, ",\"control\":\"%s\"}", gallery_control_name(control));
