@@ -7,6 +7,8 @@
 #include "json/jx_write.h"
 #include "store/live_internal.h"
 
+enum { CONTROL_MAX = 4096 }; /* an id of whatever characters, escaped, and a little */
+
 static int parse(
     const char *id, const char *text, size_t size, void *out, json_object **json, struct err *e)
 {
