@@ -10,6 +10,7 @@
  * It is handed over with STEAL(), which leaves NULL (or -1 by STEAL_FD) behind.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define WARN_UNUSED       __attribute__((warn_unused_result))
@@ -50,6 +51,17 @@ static inline int steal_fd_(int *fd)
     *fd = -1;
     return old;
 }
+
+static inline void hand_over_(void *to, void *from, const void *empty, size_t size)
+{
+    memcpy(to, from, size);
+    memcpy(from, empty, size);
+}
+
+/* STEAL() for a struct: *from becomes *to, and what is left behind is empty, a value for which its cleanup does nothing:
+ *     HAND_OVER(out, &got, ((struct rows)ROWS_INIT));
+ */
+#define HAND_OVER(to, from, empty) hand_over_((to), (1 ? (from) : (to)), &empty, sizeof *(from))
 
 #define STEAL(p)     ((__typeof__(p))steal_ptr_(&(p)))
 #define STEAL_FD(fd) steal_fd_(&(fd))

@@ -10,14 +10,21 @@
 #include "store/job_sql.h"
 #include "store/sql_time.h"
 
-enum stmt { CLAIM, DONE, RETRY, RENEW, BACKLOG };
+enum stmt { CLAIM, DONE, RETRY, HAND_BACK, RENEW, OPEN, OPEN_BATCH, BACKLOG };
+
+/* What was done, or never asked for, is to be done now; what is open already stays. */
+#define ONCE_MORE \
+    " ON CONFLICT (idem_key) DO UPDATE SET state = 0, ended_at = NULL," \
+    " next_at = clock_timestamp(), lease_owner = NULL, lease_until = NULL," \
+    " lease_epoch = i.lease_epoch + 1 WHERE i.state <> 0"
 
 /* i is the intent, p the provision that it is about. */
 #define COLUMNS \
     SQL_CLOCK ", i.job_id, i.subject, i.error, p.provider, p.region, p.details, i.id," \
               " i.lease_epoch, i.pool_id, i.kind, i.attempts," \
-              " coalesce(split_part(p.key, ':', 2)::int, 0), " SQL_US("i.created_at") ", " SQL_US( \
-                  "i.next_at")
+              " CASE WHEN i.kind = " K_RELEASE \
+              " THEN split_part(i.subject, ':', 2)::int ELSE 0 END, " SQL_US( \
+                  "i.created_at") ", " SQL_US("i.next_at")
 
 static const struct db_stmt STMTS[] = {
     /* p: releasing from now on, unless all of it was released before and this is about what came late. */
@@ -53,6 +60,24 @@ static const struct db_stmt STMTS[] = {
         " AND p.key = i.subject)"
         " SELECT 1 FROM i",
         4 },
+    [HAND_BACK] = { "release_hand_back",
+        "UPDATE intent i SET lease_owner = NULL, lease_until = NULL, attempts = i.attempts - 1"
+        " WHERE i.id = $1 AND i.lease_epoch = $2 AND i.state = 0 AND i.lease_owner IS NOT NULL",
+        2 },
+    [OPEN] = { "release_open",
+        "INSERT INTO intent AS i (job_id, pool_id, kind, subject, idem_key)"
+        " SELECT split_part($1, ':', 1)::uuid, coalesce((SELECT p.pool_id FROM provision p"
+        "  WHERE p.key = $1), $2::smallint), " K_RELEASE ", $1, 'release:' || $1"
+        " WHERE NOT EXISTS (SELECT FROM job_run r WHERE r.job_id = split_part($1, ':', 1)::uuid"
+        "  AND r.provision_key = $1 AND r.machines)" ONCE_MORE,
+        2 },
+    [OPEN_BATCH] = { "stray_batch_open",
+        "INSERT INTO intent AS i (job_id, pool_id, kind, subject, idem_key)"
+        " SELECT j.id, j.pool_id, " K_STRAY_BATCH ", $2, 'stray_batch:' || $1 || ':' || $2"
+        " FROM job j LEFT JOIN job_run r ON r.job_id = j.id WHERE j.id = $1::uuid"
+        " AND CASE WHEN r.job_id IS NULL THEN j.batch_id IS DISTINCT FROM $2"
+        "  ELSE r.batch_id <> $2 END" ONCE_MORE,
+        2 },
     [RENEW] = { "release_renew",
         "UPDATE intent i SET lease_until = now() + $3::bigint * interval '1 millisecond'"
         " WHERE i.id = $1 AND i.lease_epoch = $2 AND i.state = 0 AND i.lease_owner IS NOT NULL",
@@ -130,19 +155,18 @@ static int take(struct db_rows *rows, struct releases *out, struct err *e)
     }
     if (n > 0 && db_int8(&got.rows, 0, COL_CLOCK, &got.now_us, e) < 0)
         return err_wrap(e, "releases");
-    *out = got;
-    got = (struct releases)RELEASES_INIT;
+    HAND_OVER(out, &got, ((struct releases)RELEASES_INIT));
     return 0;
 }
 
-int release_claim(struct db *db, struct run_pools pools, const char *owner, int64_t limit,
-    struct releases *out, struct err *e)
+int release_claim(struct db *db, const struct run_ask *ask, struct releases *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     cleanup_buf struct buf ids = BUF_INIT(RUN_POOLS_TEXT_MAX);
-    run_pools_text(pools, &ids);
+    run_pools_text(ask->pools, &ids);
     if (db_many(db, &STMTS[CLAIM],
-            DB_ARGS(DB_TEXT(ids.data), DB_TEXT(owner), DB_INT8(limit), DB_INT8(RUN_LEASE_MS)),
+            DB_ARGS(DB_TEXT(ids.data), DB_TEXT(ask->owner), DB_INT8(ask->limit),
+                DB_INT8(ask->lease_ms)),
             &rows, e) < 0)
         return err_wrap(e, "releases");
     return take(&rows, out, e);
@@ -165,12 +189,36 @@ int release_retry(
     return lost < 0 ? err_wrap(e, "release %lld", (long long)r->id) : lost;
 }
 
-int release_renew(struct db *db, const struct release *r, struct err *e)
+int release_renew(struct db *db, const struct release *r, int64_t lease_ms, struct err *e)
 {
     int64_t n = 0;
     if (db_exec(db, &STMTS[RENEW],
-            DB_ARGS(DB_INT8(r->id), DB_INT8(r->lease_epoch), DB_INT8(RUN_LEASE_MS)), &n, e) < 0)
+            DB_ARGS(DB_INT8(r->id), DB_INT8(r->lease_epoch), DB_INT8(lease_ms)), &n, e) < 0)
         return err_wrap(e, "release %lld", (long long)r->id);
+    return n == 0;
+}
+
+int release_hand_back(struct db *db, const struct release *r, struct err *e)
+{
+    int64_t n = 0;
+    if (db_exec(db, &STMTS[HAND_BACK], DB_ARGS(DB_INT8(r->id), DB_INT8(r->lease_epoch)), &n, e) < 0)
+        return err_wrap(e, "release %lld", (long long)r->id);
+    return n == 0;
+}
+
+int release_open(struct db *db, const char *provision_key, int64_t pool_id, struct err *e)
+{
+    int64_t n = 0;
+    if (db_exec(db, &STMTS[OPEN], DB_ARGS(DB_TEXT(provision_key), DB_INT8(pool_id)), &n, e) < 0)
+        return err_wrap(e, "release of %s", provision_key);
+    return n == 0;
+}
+
+int stray_batch_open(struct db *db, const char *job_id, const char *batch_id, struct err *e)
+{
+    int64_t n = 0;
+    if (db_exec(db, &STMTS[OPEN_BATCH], DB_ARGS(DB_TEXT(job_id), DB_TEXT(batch_id)), &n, e) < 0)
+        return err_wrap(e, "batch %s", batch_id);
     return n == 0;
 }
 

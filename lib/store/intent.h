@@ -45,10 +45,10 @@ struct releases {
 void releases_free(struct releases *r);
 #define cleanup_releases __attribute__((cleanup(releases_free)))
 
-/* Leases up to limit open release intents that are due and that nobody holds, oldest due first, for
- * RUN_LEASE_MS; SKIP LOCKED, as run_claim(). Sets the provision row to releasing. */
-int release_claim(struct db *db, struct run_pools pools, const char *owner, int64_t limit,
-    struct releases *out, struct err *e) WARN_UNUSED;
+/* Leases open release intents that are due and that nobody holds, oldest due first; SKIP LOCKED, as run_claim()
+ * (ask->states does not matter). Sets the provision row to releasing. */
+int release_claim(
+    struct db *db, const struct run_ask *ask, struct releases *out, struct err *e) WARN_UNUSED;
 
 /* Done: the intent is closed, and the provision row becomes released. 1 when it is no longer
  * held, or was asked for again meanwhile: nothing is written, it is done once more. */
@@ -58,8 +58,23 @@ int release_done(struct db *db, const struct release *r, struct err *e) WARN_UNU
 int release_retry(struct db *db, const struct release *r, const char *error, int64_t delay_ms,
     struct err *e) WARN_UNUSED;
 
-/* Prolongs the lease. 1 as above. */
-int release_renew(struct db *db, const struct release *r, struct err *e) WARN_UNUSED;
+/* Gives it back untried, due at once: at shutdown. 1 as above. */
+int release_hand_back(struct db *db, const struct release *r, struct err *e) WARN_UNUSED;
+
+/* Prolongs the lease for lease_ms. 1 as above. */
+int release_renew(
+    struct db *db, const struct release *r, int64_t lease_ms, struct err *e) WARN_UNUSED;
+
+/* Asks for the release (once more, if it was done before) of the machines of a provision key that were seen outside:
+ * 0 written; 1 nothing is to be done, as they are those of a live job, or are being released already. pool_id: for a
+ * key that no provision row knows. */
+int release_open(
+    struct db *db, const char *provision_key, int64_t pool_id, struct err *e) WARN_UNUSED;
+
+/* Asks for the end of a batch that was seen outside under the id of a job: 0 written; 1 nothing is to be done, as it is
+ * the job's, or one that the job may yet adopt, or there is no such job, or it is being ended already. */
+int stray_batch_open(
+    struct db *db, const char *job_id, const char *batch_id, struct err *e) WARN_UNUSED;
 
 /* The open ones, oldest first, held or not: what operators see. */
 int release_backlog(struct db *db, int64_t limit, struct releases *out, struct err *e) WARN_UNUSED;

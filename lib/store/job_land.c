@@ -12,7 +12,19 @@
 /* Progress of a batch goes to Postgres at most this often while its state stays (jobs contract, section 5). */
 #define BATCH_EVERY "30"
 
-enum stmt { LOCK, SETTLE, PROVISION, MOVE, CREATE, CANCEL, STOP, STRAY_MACHINES, STRAY_BATCH };
+enum stmt {
+    LOCK,
+    SETTLE,
+    UNDO,
+    OPEN,
+    PROVISION,
+    MOVE,
+    CREATE,
+    CANCEL,
+    STOP,
+    STRAY_MACHINES,
+    STRAY_BATCH
+};
 
 static const struct db_stmt STMTS[] = {
     [LOCK] = { "land_lock",
@@ -24,6 +36,16 @@ static const struct db_stmt STMTS[] = {
         "UPDATE intent SET state = 1, ended_at = clock_timestamp(), result = $3::jsonb"
         " WHERE job_id = $1::uuid AND state = 0 AND kind = ANY ($2::smallint[])",
         3 },
+    /* When it was begun before that, and that is not known to have done nothing, it still may have. */
+    [UNDO] = { "land_undo",
+        "UPDATE intent SET attempts = attempts - 1,"
+        " began_at = CASE WHEN attempts > 1 THEN began_at END"
+        " WHERE job_id = $1::uuid AND state = 0 AND kind = ANY ($2::smallint[]) AND attempts > 0",
+        2 },
+    [OPEN] = { "land_open",
+        "SELECT id, kind FROM intent WHERE job_id = $1::uuid AND state = 0 AND kind < " K_RELEASE
+        " ORDER BY id LIMIT 1",
+        1 },
     [PROVISION] = { "land_provision",
         "UPDATE provision SET provider = coalesce($2, provider), status = coalesce($3, status),"
         " region = coalesce($4, region), details = coalesce($5::jsonb, details),"
@@ -128,21 +150,31 @@ static int lock(struct landing *g, struct err *e)
     return 0;
 }
 
+enum { KINDS_SIZE = 32 };
+
+/* As the text of a smallint[]; false when there are none. */
+static bool kinds_text(unsigned bits, char out[KINDS_SIZE])
+{
+    size_t at = 0;
+    for (int kind = 0; kind < INTENT_RELEASE; kind++) {
+        if ((bits & 1U << kind) != 0)
+            at += (size_t)snprintf(out + at, KINDS_SIZE - at, "%c%d", at == 0 ? '{' : ',', kind);
+    }
+    (void)str_copy(out + at, KINDS_SIZE - at, "}");
+    return at > 0;
+}
+
 static int settle(const struct landing *g, struct err *e)
 {
-    char kinds[32] = "";
-    size_t at = 0;
-    if (g->l->settles == 0)
-        return 0;
-    for (int kind = 0; kind < INTENT_RELEASE; kind++) {
-        if ((g->l->settles & 1U << kind) != 0)
-            at +=
-                (size_t)snprintf(kinds + at, sizeof kinds - at, "%c%d", at == 0 ? '{' : ',', kind);
-    }
-    assert(at > 0);
-    (void)str_copy(kinds + at, sizeof kinds - at, "}");
-    return db_exec(g->db, &STMTS[SETTLE],
-        DB_ARGS(DB_TEXT(g->r->id), DB_TEXT(kinds), DB_TEXT(g->l->detail_json)), NULL, e);
+    char kinds[KINDS_SIZE];
+    if (kinds_text(g->l->settles, kinds) &&
+        db_exec(g->db, &STMTS[SETTLE],
+            DB_ARGS(DB_TEXT(g->r->id), DB_TEXT(kinds), DB_TEXT(g->l->detail_json)), NULL, e) < 0)
+        return -1;
+    if (kinds_text(g->l->undone, kinds) &&
+        db_exec(g->db, &STMTS[UNDO], DB_ARGS(DB_TEXT(g->r->id), DB_TEXT(kinds)), NULL, e) < 0)
+        return -1;
+    return 0;
 }
 
 static int write_provision(const struct landing *g, struct err *e)
@@ -196,6 +228,22 @@ static int write_intents(const struct landing *g, struct err *e)
     return 0;
 }
 
+/* What whoever goes on with the job finds to do. */
+static int read_intent(struct landing *g, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    int64_t kind = 0;
+    if (!g->keep || job_is_terminal(g->got.state))
+        return 0;
+    int none = db_opt(g->db, &STMTS[OPEN], DB_ARGS(DB_TEXT(g->r->id)), &rows, e);
+    if (none != 0)
+        return none < 0 ? -1 : 0;
+    if (db_int8(&rows, 0, 0, &g->got.intent_id, e) < 0 || db_int8(&rows, 0, 1, &kind, e) < 0)
+        return -1;
+    g->got.intent_kind = (enum intent_kind)kind;
+    return 0;
+}
+
 /* What was made although the job was no longer ours. */
 static int write_strays(const struct landing *g, struct err *e)
 {
@@ -223,7 +271,8 @@ static int land_once(struct db *db, void *ctx, struct err *e)
     g->superseded = lost == 1;
     if (g->superseded)
         return write_strays(g, e) < 0 ? -1 : db_commit(&t, e);
-    if (settle(g, e) < 0 || write_provision(g, e) < 0 || move(g, e) < 0 || write_intents(g, e) < 0)
+    if (settle(g, e) < 0 || write_provision(g, e) < 0 || move(g, e) < 0 ||
+        write_intents(g, e) < 0 || read_intent(g, e) < 0)
         return -1;
     return db_commit(&t, e);
 }

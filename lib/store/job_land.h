@@ -49,6 +49,9 @@ struct land {
     const char *batch_json;
     int64_t expires_us; /* 0 leaves it alone */
     unsigned settles;   /* bits 1 << enum intent_kind: open intents of the job that this settles */
+    unsigned
+        undone; /* of those that it does not settle: the outside call that run_intent_begin() announced
+                           certainly did nothing, so that it counts as never begun */
     bool timed_out;     /* EV_REQUEUE after the time-out of resource_preparing: counts it */
     bool call_failed;   /* an outside call failed: one more in a row; otherwise none */
     bool batch_missing; /* 404: one more in a row; otherwise none */
@@ -63,6 +66,8 @@ struct landed {
     bool moved;           /* by this event */
     int64_t version;      /* for the next land(), lease_epoch stays */
     bool cancel;          /* a cancel is asked for */
+    int64_t intent_id;    /* with keep: the open intent that the job has to settle next; 0 none */
+    enum intent_kind intent_kind;
 };
 
 /* 0 with *out. The claim ends with it unless keep: then the lease goes on, with out->version.

@@ -45,7 +45,7 @@ static const struct db_stmt STMTS[] = {
     /* MATERIALIZED: the rows are picked once, whatever plan the update gets. i: the oldest open intent that
      * the holder of the job settles. */
     [CLAIM] = { "run_claim",
-        "WITH due AS MATERIALIZED (SELECT q.job_id FROM job_run q WHERE q.state > 0 AND " POOLS("q") "  AND q.next_poll_at <= now() AND " FREE(
+        "WITH due AS MATERIALIZED (SELECT q.job_id FROM job_run q WHERE q.state > 0 AND " POOLS("q") "  AND (1 << q.state) & $5::int <> 0 AND q.next_poll_at <= now() AND " FREE(
             "q") "  ORDER BY q.next_poll_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
                  " r AS (UPDATE job_run r SET lease_owner = $2::uuid, lease_epoch = r.lease_epoch + 1,"
                  "  lease_until = now() + $4::bigint * interval '1 millisecond',"
@@ -60,7 +60,7 @@ static const struct db_stmt STMTS[] = {
                      "i.began_at") ", " SQL_US("i.created_at") ", " SQL_US("p.starts_at") ", " SQL_US("p.ends_at") ", " SQL_US("p.created_at") " FROM r LEFT JOIN provision p ON p.key = r.provision_key LEFT JOIN LATERAL"
                                                                                                                                                " (SELECT * FROM intent i WHERE i.job_id = r.job_id AND i.kind < " K_RELEASE
                                                                                                                                                "  AND i.state = 0 ORDER BY i.id LIMIT 1) i ON true",
-        4 },
+        5 },
     [RENEW] = { "run_renew",
         "UPDATE job_run r SET lease_until = now() + $3::bigint * interval '1 millisecond',"
         " next_poll_at = " NEXT_POLL_IN("$3") HELD " RETURNING r.job_id",
@@ -90,7 +90,7 @@ static const struct db_stmt STMTS[] = {
 
 const struct db_stmts JOB_RUN_STMTS = { STMTS, sizeof STMTS / sizeof STMTS[0] };
 
-enum { ARRAY_MAX = 1 << 20 };
+enum { ARRAY_MAX = 8 << 20, RUN_STATES_ALL = (1 << JOB_STATE__COUNT) - 1 };
 
 /* "{1,2}" */
 void run_pools_text(struct run_pools pools, struct buf *out)
@@ -233,15 +233,16 @@ static int read_claim(const struct db_rows *rows, int row, struct run_claim *c, 
     return read_numbers(rows, row, c, e) < 0 ? err_wrap(e, "job %s", c->run.id) : 0;
 }
 
-int run_claim(struct db *db, struct run_pools pools, const char *owner, int64_t limit,
-    struct run_claims *out, struct err *e)
+int run_claim(struct db *db, const struct run_ask *ask, struct run_claims *out, struct err *e)
 {
     cleanup_run_claims struct run_claims got = RUN_CLAIMS_INIT;
     cleanup_buf struct buf ids = BUF_INIT(RUN_POOLS_TEXT_MAX);
-    run_pools_text(pools, &ids);
+    const unsigned states = ask->states == 0 ? RUN_STATES_ALL : ask->states & RUN_STATES_ALL;
+    run_pools_text(ask->pools, &ids);
     if (db_many(db, &STMTS[CLAIM],
-            DB_ARGS(DB_TEXT(ids.data), DB_TEXT(owner),
-                DB_INT8(limit < RUN_CLAIM_MAX ? limit : RUN_CLAIM_MAX), DB_INT8(RUN_LEASE_MS)),
+            DB_ARGS(DB_TEXT(ids.data), DB_TEXT(ask->owner),
+                DB_INT8(ask->limit < RUN_CLAIM_MAX ? ask->limit : RUN_CLAIM_MAX),
+                DB_INT8(ask->lease_ms), DB_INT8(states)),
             &got.rows, e) < 0)
         return err_wrap(e, "claim");
     size_t n = (size_t)db_rows_count(&got.rows);
@@ -252,8 +253,7 @@ int run_claim(struct db *db, struct run_pools pools, const char *owner, int64_t 
     }
     if (n > 0 && db_int8(&got.rows, 0, COL_CLOCK, &got.now_us, e) < 0)
         return err_wrap(e, "claim");
-    *out = got;
-    got = (struct run_claims)RUN_CLAIMS_INIT;
+    HAND_OVER(out, &got, ((struct run_claims)RUN_CLAIMS_INIT));
     return 0;
 }
 
@@ -266,14 +266,15 @@ static bool holds(const struct db_rows *rows, const char *id)
     return false;
 }
 
-int run_renew(struct db *db, const struct run_held *held, size_t n, bool *lost, struct err *e)
+int run_renew(struct db *db, const struct run_held *held, size_t n, int64_t lease_ms, bool *lost,
+    struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     cleanup_buf struct buf ids = BUF_INIT(ARRAY_MAX);
     cleanup_buf struct buf epochs = BUF_INIT(ARRAY_MAX);
     held_text(held, n, &ids, &epochs);
     if (db_many(db, &STMTS[RENEW],
-            DB_ARGS(DB_TEXT(ids.data), DB_TEXT(epochs.data), DB_INT8(RUN_LEASE_MS)), &rows, e) < 0)
+            DB_ARGS(DB_TEXT(ids.data), DB_TEXT(epochs.data), DB_INT8(lease_ms)), &rows, e) < 0)
         return err_wrap(e, "renewal");
     for (size_t i = 0; i < n && lost != NULL; i++)
         lost[i] = !holds(&rows, held[i].id);

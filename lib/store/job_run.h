@@ -16,8 +16,7 @@
 extern const struct db_stmts JOB_RUN_STMTS;
 
 enum {
-    RUN_LEASE_MS = 30000,
-    RUN_RENEW_MS = 10000,
+    RUN_LEASE_MS = 30000, /* what [planner] claim_ms is unless set; renewed three times as often */
     RUN_CLAIM_MAX = 50,
     RUN_POOLS_MAX = 64,
     RUN_POOLS_TEXT_MAX = 512
@@ -87,11 +86,20 @@ struct run_claims {
 void run_claims_free(struct run_claims *c);
 #define cleanup_run_claims __attribute__((cleanup(run_claims_free)))
 
-/* Leases up to limit (1 ... RUN_CLAIM_MAX) jobs in planned ... cancelling that are due and that nobody holds,
- * longest due first; RUN_LEASE_MS. What another claims at the same moment is passed over (SKIP LOCKED), so no
- * job is ever handed to two. owner: a uuid for each start of a process. */
-int run_claim(struct db *db, struct run_pools pools, const char *owner, int64_t limit,
-    struct run_claims *out, struct err *e) WARN_UNUSED;
+/* What is claimed: jobs of these pools that are in one of these states (bits 1 << enum job_state), for whom (a uuid
+ * for each start of a process), for how long. */
+struct run_ask {
+    struct run_pools pools;
+    unsigned states; /* 0: planned ... cancelling */
+    const char *owner;
+    int64_t limit; /* 1 ... RUN_CLAIM_MAX */
+    int64_t lease_ms;
+};
+
+/* Leases jobs in planned ... cancelling that are due and that nobody holds, longest due first. What another claims at the same moment is passed over (SKIP LOCKED), so no
+ * job is ever handed to two. */
+int run_claim(
+    struct db *db, const struct run_ask *ask, struct run_claims *out, struct err *e) WARN_UNUSED;
 
 /* A claim as far as the database must find it again. */
 struct run_held {
@@ -99,9 +107,9 @@ struct run_held {
     int64_t lease_epoch;
 };
 
-/* Prolongs the leases: lost[i] is set for those that are no longer held with that epoch (may be NULL). */
-int run_renew(
-    struct db *db, const struct run_held *held, size_t n, bool *lost, struct err *e) WARN_UNUSED;
+/* Prolongs the leases for lease_ms: lost[i] is set for those that are no longer held with that epoch (may be NULL). */
+int run_renew(struct db *db, const struct run_held *held, size_t n, int64_t lease_ms, bool *lost,
+    struct err *e) WARN_UNUSED;
 
 /* Gives jobs back unchanged, due again in poll_ms: after polls that told nothing new, and at shutdown
  * (poll_ms 0). Those no longer held are passed over. HOT. */

@@ -60,27 +60,31 @@ int lease_look(struct db *db, int64_t pool_id, const char *holder, struct err *e
 }
 
 /* Trust is counted from before the question was sent. */
-static int64_t trusted_until(int64_t sent_ns)
+static int64_t trusted_until(int64_t sent_ns, int64_t ttl_ms)
 {
-    return sent_ns + (LEASE_TTL_MS - LEASE_MARGIN_MS) * NS_PER_MS;
+    return sent_ns + ttl_ms * NS_PER_MS / 15 * 13;
 }
 
-int lease_take(struct db *db, int64_t pool_id, const char *holder, const char *name,
-    struct lease *out, struct err *e)
+int lease_take(struct db *db, int64_t pool_id, const struct lease_claimant *who, struct lease *out,
+    struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     int64_t sent_ns = clock_mono_ns();
     int64_t epoch = 0;
     int none = db_opt(db, &STMTS[TAKE],
-        DB_ARGS(DB_INT8(pool_id), DB_TEXT(holder), DB_TEXT(name), DB_INT8(LEASE_TTL_MS)), &rows, e);
+        DB_ARGS(DB_INT8(pool_id), DB_TEXT(who->holder), DB_TEXT(who->name), DB_INT8(who->ttl_ms)),
+        &rows, e);
     if (none == 1)
         return 1;
     if (none < 0 || db_int8(&rows, 0, 0, &epoch, e) < 0)
         return err_wrap(e, "lease");
     *out = (struct lease){
-        .pool_id = pool_id, .epoch = epoch, .trusted_until_ns = trusted_until(sent_ns)
+        .pool_id = pool_id,
+        .epoch = epoch,
+        .ttl_ms = who->ttl_ms,
+        .trusted_until_ns = trusted_until(sent_ns, who->ttl_ms),
     };
-    (void)str_copy(out->holder, sizeof out->holder, holder);
+    (void)str_copy(out->holder, sizeof out->holder, who->holder);
     return 0;
 }
 
@@ -89,13 +93,12 @@ int lease_renew(struct db *db, struct lease *l, struct err *e)
     int64_t sent_ns = clock_mono_ns();
     int64_t n = 0;
     if (db_exec(db, &STMTS[RENEW],
-            DB_ARGS(
-                DB_INT8(l->pool_id), DB_TEXT(l->holder), DB_INT8(l->epoch), DB_INT8(LEASE_TTL_MS)),
+            DB_ARGS(DB_INT8(l->pool_id), DB_TEXT(l->holder), DB_INT8(l->epoch), DB_INT8(l->ttl_ms)),
             &n, e) < 0)
         return err_wrap(e, "lease");
     if (n == 0)
         return 1;
-    l->trusted_until_ns = trusted_until(sent_ns);
+    l->trusted_until_ns = trusted_until(sent_ns, l->ttl_ms);
     return 0;
 }
 

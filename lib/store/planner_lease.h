@@ -12,13 +12,23 @@
 
 extern const struct db_stmts PLANNER_LEASE_STMTS;
 
-enum { LEASE_TTL_MS = 15000, LEASE_RENEW_MS = 5000, LEASE_MARGIN_MS = 2000 };
+enum {
+    LEASE_TTL_MS = 15000
+}; /* what [planner] lease_ms is unless set; renewed three times as often */
 
 struct lease {
     int64_t pool_id;
     char holder[UUID_SIZE]; /* one for each start of a process: lease_new_holder() */
     int64_t epoch;
-    int64_t trusted_until_ns; /* monotonic: when the renewal was sent + TTL - margin */
+    int64_t ttl_ms;
+    int64_t trusted_until_ns; /* monotonic: when the renewal was sent + 13/15 of the TTL */
+};
+
+/* Who would lead, and for how long after each renewal. */
+struct lease_claimant {
+    const char *holder;
+    const char *name; /* host and process, for people */
+    int64_t ttl_ms;
 };
 
 /* A fresh uuid from Postgres. */
@@ -29,11 +39,11 @@ int lease_new_holder(struct db *db, char out[UUID_SIZE], struct err *e) WARN_UNU
 int lease_look(struct db *db, int64_t pool_id, const char *holder, struct err *e) WARN_UNUSED;
 
 /* Takes the lease if it is free or expired, renews it if it is ours: 0 with *out, its epoch +1 unless ours had
- * not expired; 1 when somebody else holds it. name: host and process, for people. Locks the pool's lease row,
+ * not expired; 1 when somebody else holds it. Locks the pool's lease row,
  * and so waits for a plan that is being committed (up to the connection's lock timeout: ERR_TIMEOUT or
  * ERR_UNAVAILABLE). */
-int lease_take(struct db *db, int64_t pool_id, const char *holder, const char *name,
-    struct lease *out, struct err *e) WARN_UNUSED;
+int lease_take(struct db *db, int64_t pool_id, const struct lease_claimant *who, struct lease *out,
+    struct err *e) WARN_UNUSED;
 
 /* Renews, and only renews: 0, or 1 when holder and epoch are no longer the row's or it has expired. */
 int lease_renew(struct db *db, struct lease *l, struct err *e) WARN_UNUSED;

@@ -136,7 +136,8 @@ struct run_pools default_pools(void)
 void job_lead(struct db *db, const char *holder, struct lease *out)
 {
     struct err e = ERR_INIT;
-    ok(lease_take(db, default_pools().id[0], holder, "test", out, &e));
+    ok(lease_take(db, default_pools().id[0],
+        &(struct lease_claimant){ holder, "test", LEASE_TTL_MS }, out, &e));
 }
 
 int64_t job_plan(struct db *db, const struct lease *l, int64_t max_provisioning)
@@ -158,10 +159,18 @@ int64_t job_plan(struct db *db, const struct lease *l, int64_t max_provisioning)
     return result.planned;
 }
 
+struct run_ask job_ask(const char *owner, int64_t limit)
+{
+    return (struct run_ask){
+        .pools = default_pools(), .owner = owner, .limit = limit, .lease_ms = RUN_LEASE_MS
+    };
+}
+
 void job_claim(struct db *db, const char *owner, size_t n, struct run_claims *out)
 {
     struct err e = ERR_INIT;
-    ok(run_claim(db, default_pools(), owner, RUN_CLAIM_MAX, out, &e));
+    const struct run_ask ask = job_ask(owner, RUN_CLAIM_MAX);
+    ok(run_claim(db, &ask, out, &e));
     assert_int_equal(out->n, n);
 }
 

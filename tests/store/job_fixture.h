@@ -37,6 +37,9 @@ void job_lead(struct db *db, const char *holder, struct lease *out);
 /* Plans up to max_provisioning jobs by policy_simple with the spec {"replicas": 1}: how many. */
 int64_t job_plan(struct db *db, const struct lease *l, int64_t max_provisioning);
 
+/* What a planner claims: of the default pool, in any state, for RUN_LEASE_MS. */
+struct run_ask job_ask(const char *owner, int64_t limit);
+
 /* Claims; exactly n jobs must be due. */
 void job_claim(struct db *db, const char *owner, size_t n, struct run_claims *out);
 

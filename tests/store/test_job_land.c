@@ -150,6 +150,53 @@ static void a_claim_may_be_kept(void **state)
     fx_value("SELECT batch_id || (lease_until IS NULL) FROM job_run", "b9true");
 }
 
+/* So that whoever keeps the claim goes on without another one. */
+static void a_kept_claim_is_told_its_next_intent(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+    struct land provisioned = LAND_INIT(EV_PROVISIONED);
+    (void)state;
+    claim_planned(id, &c);
+    struct run_claim *mine = &c.claim[0];
+    const struct run_held held = { .id = "", .lease_epoch = mine->run.lease_epoch };
+    provisioned.settles = 1U << INTENT_PROVISION;
+    struct landed got = job_land(fx.db, mine, provisioned, true, 0);
+    assert_int_equal(got.intent_id, 0);
+    mine->run.version = got.version;
+    got = job_land(fx.db, mine, (struct land)LAND_INIT(EV_SUBMIT), true, 0);
+    assert_int_equal(got.intent_kind, INTENT_CREATE_BATCH);
+    struct run_held own = held;
+    (void)str_copy(own.id, sizeof own.id, id);
+    ok(run_intent_begin(fx.db, &own, got.intent_id, &e));
+}
+
+/* A call that certainly did nothing leaves no doubt behind; one before it that may have keeps its own. */
+static void an_attempt_that_did_nothing_is_taken_back(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+    struct land undone = LAND_INIT(JOB_EVENT__COUNT);
+    (void)state;
+    job_make("j", id);
+    job_bring(id, JOB_SUBMITTING);
+    job_all_due();
+    job_claim(fx.db, PLANNER_A, 1, &c);
+    struct run_claim *mine = &c.claim[0];
+    struct run_held held = { .lease_epoch = mine->run.lease_epoch };
+    (void)str_copy(held.id, sizeof held.id, id);
+    undone.undone = 1U << INTENT_CREATE_BATCH;
+    ok(run_intent_begin(fx.db, &held, mine->intent.id, &e));
+    mine->run.version = job_land(fx.db, mine, undone, true, 0).version;
+    fx_value("SELECT attempts || (began_at IS NULL)::text FROM intent WHERE kind = 1", "0true");
+    ok(run_intent_begin(fx.db, &held, mine->intent.id, &e));
+    ok(run_intent_begin(fx.db, &held, mine->intent.id, &e));
+    (void)job_land(fx.db, mine, undone, true, 0);
+    fx_value("SELECT attempts || (began_at IS NULL)::text FROM intent WHERE kind = 1", "1false");
+}
+
 /* No capacity: back to the queue, keeping its place, delayed; its machines are to be released. */
 static void a_requeued_job_keeps_its_place(void **state)
 {
@@ -475,6 +522,8 @@ int main(void)
         FX_BOTH(a_job_runs_its_course),
         FX_BOTH(what_is_known_of_the_machines_is_kept),
         FX_BOTH(a_claim_may_be_kept),
+        FX_BOTH(a_kept_claim_is_told_its_next_intent),
+        FX_BOTH(an_attempt_that_did_nothing_is_taken_back),
         FX_BOTH(a_requeued_job_keeps_its_place),
         FX_BOTH(nothing_is_released_where_nothing_was_made),
         FX_BOTH(every_end_releases),

@@ -149,12 +149,55 @@ static void the_longest_due_goes_first(void **state)
            " (SELECT max(job_id::text)::uuid FROM job_run)");
     cleanup_free char *oldest =
         stores_value(&fx.stores, "SELECT max(job_id::text)::uuid FROM job_run");
-    ok(run_claim(fx.db, default_pools(), PLANNER_A, 1, &c, &e));
+    const struct run_ask one = job_ask(PLANNER_A, 1);
+    const struct run_ask many_more = job_ask(PLANNER_A, 1000);
+    ok(run_claim(fx.db, &one, &c, &e));
     assert_int_equal(c.n, 1);
     assert_string_equal(c.claim[0].run.id, oldest);
     run_claims_free(&c);
-    ok(run_claim(fx.db, default_pools(), PLANNER_A, 1000, &c, &e));
+    ok(run_claim(fx.db, &many_more, &c, &e));
     assert_int_equal(c.n, RUN_CLAIM_MAX);
+}
+
+/* So that pending and running jobs can take turns. */
+static void only_jobs_in_the_states_asked_for_are_claimed(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    struct run_ask ask = job_ask(PLANNER_A, 10);
+    cleanup_run_claims struct run_claims none = RUN_CLAIMS_INIT;
+    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+    (void)state;
+    job_make("j", id);
+    job_bring(id, JOB_IN_PROGRESS);
+    job_all_due();
+    ask.states = ~(1U << JOB_IN_PROGRESS);
+    ok(run_claim(fx.db, &ask, &none, &e));
+    assert_int_equal(none.n, 0);
+    ask.states = 1U << JOB_IN_PROGRESS | 1U << JOB_PLANNED;
+    ok(run_claim(fx.db, &ask, &c, &e));
+    assert_int_equal(c.n, 1);
+}
+
+/* [planner] claim_ms. */
+static void a_claim_lasts_as_long_as_it_is_asked_for(void **state)
+{
+    struct err e = ERR_INIT;
+    struct run_ask ask = job_ask(PLANNER_A, 10);
+    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+    (void)state;
+    many(1);
+    ask.lease_ms = 900000;
+    ok(run_claim(fx.db, &ask, &c, &e));
+    fx_value("SELECT lease_until BETWEEN now() + interval '890 s' AND now() + interval '900 s'"
+             " FROM job_run",
+        "t");
+    struct run_held held = { .lease_epoch = c.claim[0].run.lease_epoch };
+    (void)str_copy(held.id, sizeof held.id, c.claim[0].run.id);
+    ok(run_renew(fx.db, &held, 1, 1800000, NULL, &e));
+    fx_value("SELECT lease_until BETWEEN now() + interval '1790 s' AND now() + interval '1800 s'"
+             " FROM job_run",
+        "t");
 }
 
 struct racer {
@@ -168,11 +211,14 @@ struct racer {
 static void *race(void *arg)
 {
     struct racer *r = arg;
+    struct run_ask ask = {
+        .pools = r->pools, .owner = PLANNER_A, .limit = 3, .lease_ms = RUN_LEASE_MS
+    };
     pthread_barrier_wait(r->start);
     for (int i = 0; i < RACED; i++) {
         struct err e = ERR_INIT;
         cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
-        r->failed = r->failed || run_claim(r->db, r->pools, PLANNER_A, 3, &c, &e) < 0;
+        r->failed = r->failed || run_claim(r->db, &ask, &c, &e) < 0;
         r->claimed += (int)c.n;
     }
     return NULL;
@@ -214,7 +260,7 @@ static void a_renewal_prolongs_what_is_still_held(void **state)
     struct run_held held[] = { held_of(&c.claim[0]), held_of(&c.claim[1]) };
     fx_sql("UPDATE job_run SET lease_until = now() + interval '1 s'");
     held[1].lease_epoch++; /* as if another had claimed it since */
-    ok(run_renew(fx.db, held, 2, lost, &e));
+    ok(run_renew(fx.db, held, 2, RUN_LEASE_MS, lost, &e));
     assert_false(lost[0]);
     assert_true(lost[1]);
     fx_value("SELECT string_agg((lease_until > now() + interval '10 s')::text, ' ' ORDER BY"
@@ -261,7 +307,7 @@ static void a_cancel_is_due_at_once(void **state)
     job_claim(fx.db, PLANNER_A, 1, &a);
     struct run_held held = held_of(&a.claim[0]);
     ok(job_cancel(fx.db, held.id, "alice", &s, &e));
-    ok(run_renew(fx.db, &held, 1, NULL, &e));
+    ok(run_renew(fx.db, &held, 1, RUN_LEASE_MS, NULL, &e));
     ok(run_hand_back(fx.db, &held, 1, 3600 * 1000, &e));
     job_claim(fx.db, PLANNER_B, 1, &b);
     assert_int_equal(b.claim[0].run.state, JOB_CANCELLING);
@@ -405,7 +451,7 @@ static void polls_and_renewals_are_hot(void **state)
         job_claim(fx.db, PLANNER_A, 40, &c);
         for (size_t k = 0; k < c.n; k++)
             held[k] = held_of(&c.claim[k]);
-        ok(run_renew(fx.db, held, c.n, NULL, &e));
+        ok(run_renew(fx.db, held, c.n, RUN_LEASE_MS, NULL, &e));
         ok(run_hand_back(fx.db, held, c.n, 0, &e));
     }
     db_close(fx.db); /* a session tells its counts when it ends */
@@ -431,6 +477,8 @@ int main(void)
         FX_BOTH(a_claimed_job_is_nobody_elses_until_the_lease_ends),
         FX_BOTH(only_what_is_due_in_my_pools_is_claimed),
         FX_BOTH(the_longest_due_goes_first),
+        FX_BOTH(only_jobs_in_the_states_asked_for_are_claimed),
+        FX_BOTH(a_claim_lasts_as_long_as_it_is_asked_for),
         FX_BOTH(no_job_is_handed_to_two),
         FX_BOTH(a_renewal_prolongs_what_is_still_held),
         FX_BOTH(what_is_handed_back_is_due_when_it_was_said),

@@ -285,7 +285,8 @@ static void *take_over(void *arg)
 {
     struct taker *t = arg;
     struct err e = ERR_INIT;
-    t->result = lease_take(t->db, t->lease.pool_id, PLANNER_B, "b", &t->lease, &e);
+    t->result = lease_take(t->db, t->lease.pool_id,
+        &(struct lease_claimant){ PLANNER_B, "b", LEASE_TTL_MS }, &t->lease, &e);
     return NULL;
 }
 

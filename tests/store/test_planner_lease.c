@@ -20,7 +20,8 @@ static int64_t pool(void)
 static int take(const char *holder, struct lease *out)
 {
     struct err e = ERR_INIT;
-    int result = lease_take(fx.db, pool(), holder, "host/1", out, &e);
+    int result = lease_take(
+        fx.db, pool(), &(struct lease_claimant){ holder, "host/1", LEASE_TTL_MS }, out, &e);
     if (result < 0)
         fail_msg("%s", e.msg);
     return result;
@@ -106,6 +107,25 @@ static void a_renewal_prolongs_by_the_ttl(void **state)
     assert_false(lease_trusted(&a, a.trusted_until_ns));
 }
 
+/* [planner] lease_ms. */
+static void a_lease_lasts_as_long_as_it_is_asked_for(void **state)
+{
+    struct err e = ERR_INIT;
+    struct lease a;
+    (void)state;
+    const int64_t before = clock_mono_ns();
+    ok(lease_take(fx.db, pool(), &(struct lease_claimant){ PLANNER_A, "", 60000 }, &a, &e));
+    assert_in_range(a.trusted_until_ns - 52000 * NS_PER_MS, before, clock_mono_ns());
+    fx_value("SELECT expires_at - clock_timestamp() BETWEEN interval '50 s' AND interval '60 s'"
+             " FROM planner_lease",
+        "t");
+    fx_sql("UPDATE planner_lease SET expires_at = clock_timestamp() + interval '5 s'");
+    ok(lease_renew(fx.db, &a, &e));
+    fx_value("SELECT expires_at - clock_timestamp() BETWEEN interval '50 s' AND interval '60 s'"
+             " FROM planner_lease",
+        "t");
+}
+
 /* Followers SELECT first: a look waits for no lock, so that they do not queue up behind a plan. */
 static void a_look_does_not_wait_for_a_plan(void **state)
 {
@@ -130,7 +150,7 @@ static void leases_of_pools_are_apart(void **state)
     (void)state;
     ok(pool_ensure(fx.db, "gpu", "aws", "simple", &second, &e));
     assert_int_equal(take(PLANNER_A, &a), 0);
-    ok(lease_take(fx.db, second, PLANNER_B, "", &b, &e));
+    ok(lease_take(fx.db, second, &(struct lease_claimant){ PLANNER_B, "", LEASE_TTL_MS }, &b, &e));
     assert_int_equal(b.pool_id, second);
     ok(pool_ensure(fx.db, "gpu", "local", "simple", &again, &e));
     assert_int_equal(again, second);
@@ -173,6 +193,7 @@ int main(void)
         FX_BOTH(the_epoch_fences),
         FX_BOTH(who_steps_down_is_followed_at_once),
         FX_BOTH(a_renewal_prolongs_by_the_ttl),
+        FX_BOTH(a_lease_lasts_as_long_as_it_is_asked_for),
         FX_BOTH(a_look_does_not_wait_for_a_plan),
         FX_BOTH(leases_of_pools_are_apart),
         FX_BOTH(registering_a_pool_uses_up_no_numbers),

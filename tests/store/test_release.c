@@ -34,7 +34,8 @@ static void claim_planned(char id[UUID_SIZE], struct run_claims *c)
 static void claim_releases(const char *owner, size_t n, struct releases *out)
 {
     struct err e = ERR_INIT;
-    ok(release_claim(fx.db, default_pools(), owner, 20, out, &e));
+    const struct run_ask ask = job_ask(owner, 20);
+    ok(release_claim(fx.db, &ask, out, &e));
     assert_int_equal(out->n, n);
 }
 
@@ -221,7 +222,7 @@ static void a_release_tells_what_to_give_back(void **state)
     ok(provision_get(fx.db, r.release[0].provision_key, &p, &e));
     assert_string_equal(p.provision[0].status, "releasing");
     claim_releases(PLANNER_B, 0, &none); /* one at a time */
-    ok(release_renew(fx.db, &r.release[0], &e));
+    ok(release_renew(fx.db, &r.release[0], RUN_LEASE_MS, &e));
     fx_value(
         "SELECT lease_until - now() BETWEEN interval '20 s' AND interval '30 s' FROM intent WHERE"
         " kind = 3",
@@ -231,7 +232,7 @@ static void a_release_tells_what_to_give_back(void **state)
     ok(provision_get(fx.db, r.release[0].provision_key, &p, &e));
     assert_string_equal(p.provision[0].status, "released");
     assert_int_equal(release_done(fx.db, &r.release[0], &e), 1);
-    assert_int_equal(release_renew(fx.db, &r.release[0], &e), 1);
+    assert_int_equal(release_renew(fx.db, &r.release[0], RUN_LEASE_MS, &e), 1);
 }
 
 /* Retried for ever, with back-off, and visible until done. */
@@ -276,6 +277,86 @@ static void a_releasers_lease_runs_out(void **state)
     ok(release_done(fx.db, &b.release[0], &e));
 }
 
+/* At a stop: what was not begun is another's at once, and counts as untried. */
+static void a_release_may_be_handed_back_untried(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    cleanup_releases struct releases a = RELEASES_INIT;
+    cleanup_releases struct releases b = RELEASES_INIT;
+    (void)state;
+    end_one(id);
+    claim_releases(PLANNER_A, 1, &a);
+    ok(release_hand_back(fx.db, &a.release[0], &e));
+    assert_int_equal(release_hand_back(fx.db, &a.release[0], &e), 1);
+    claim_releases(PLANNER_B, 1, &b);
+    assert_int_equal(b.release[0].tries, 1);
+}
+
+/* Machines seen outside: those of a live job are left alone, all others are released, as often as they are seen. */
+static void machines_seen_outside_are_released_unless_wanted(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+    cleanup_releases struct releases first = RELEASES_INIT;
+    cleanup_releases struct releases second = RELEASES_INIT;
+    const int64_t pool = default_pools().id[0];
+    (void)state;
+    claim_planned(id, &c);
+    const char *key = c.claim[0].run.provision_key;
+    assert_int_equal(release_open(fx.db, key, pool, &e), 1);
+    fx_value("SELECT count(*) FROM intent WHERE kind = 3", "0");
+    (void)job_land(fx.db, &c.claim[0], (struct land)LAND_INIT(EV_RESOURCE_FAIL), false, 0);
+    assert_int_equal(release_open(fx.db, key, pool, &e), 1); /* asked for already */
+    claim_releases(PLANNER_A, 1, &first);
+    ok(release_done(fx.db, &first.release[0], &e));
+    ok(release_open(fx.db, key, pool, &e)); /* and there they are again */
+    claim_releases(PLANNER_A, 1, &second);
+    assert_string_equal(second.release[0].provision_key, key);
+    assert_int_equal(second.release[0].attempt, 1);
+}
+
+/* Our name, but no row: a database that was put back to an earlier state. */
+static void machines_that_no_row_knows_are_released(void **state)
+{
+    struct err e = ERR_INIT;
+    cleanup_releases struct releases r = RELEASES_INIT;
+    (void)state;
+    ok(release_open(fx.db, "01900000-0000-7000-8000-000000000001:4", default_pools().id[0], &e));
+    claim_releases(PLANNER_A, 1, &r);
+    assert_string_equal(r.release[0].provision_key, "01900000-0000-7000-8000-000000000001:4");
+    assert_int_equal(r.release[0].attempt, 4);
+}
+
+/* A batch seen outside: ended unless it is its job's, or may yet become it. */
+static void a_batch_seen_outside_is_ended_unless_it_is_its_jobs(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+    cleanup_releases struct releases r = RELEASES_INIT;
+    struct land begun = LAND_INIT(EV_BATCH_IN_PROGRESS);
+    (void)state;
+    job_make("j", id);
+    job_bring(id, JOB_SUBMITTING);
+    assert_int_equal(stray_batch_open(fx.db, id, "batch-1", &e), 1); /* being looked for */
+    job_all_due();
+    job_claim(fx.db, PLANNER_A, 1, &c);
+    begun.batch_id = "batch-1";
+    (void)job_land(fx.db, &c.claim[0], begun, false, 0);
+    assert_int_equal(stray_batch_open(fx.db, id, "batch-1", &e), 1);
+    ok(stray_batch_open(fx.db, id, "batch-2", &e));
+    assert_int_equal(stray_batch_open(fx.db, id, "batch-2", &e), 1); /* asked for already */
+    assert_int_equal(
+        stray_batch_open(fx.db, "01900000-0000-7000-8000-000000000001", "batch-3", &e), 1);
+    claim_releases(PLANNER_A, 1, &r);
+    assert_int_equal(r.release[0].kind, INTENT_STRAY_BATCH);
+    assert_string_equal(r.release[0].batch_id, "batch-2");
+    ok(release_done(fx.db, &r.release[0], &e));
+    ok(stray_batch_open(fx.db, id, "batch-2", &e)); /* seen alive after that */
+}
+
 static void provisions_are_listed_newest_first(void **state)
 {
     struct err e = ERR_INIT;
@@ -315,6 +396,10 @@ int main(void)
         FX_BOTH(a_release_tells_what_to_give_back),
         FX_BOTH(a_release_is_never_given_up),
         FX_BOTH(a_releasers_lease_runs_out),
+        FX_BOTH(a_release_may_be_handed_back_untried),
+        FX_BOTH(machines_seen_outside_are_released_unless_wanted),
+        FX_BOTH(machines_that_no_row_knows_are_released),
+        FX_BOTH(a_batch_seen_outside_is_ended_unless_it_is_its_jobs),
         FX_BOTH(provisions_are_listed_newest_first),
     };
     return cmocka_run_group_tests(tests, jobs_setup, fx_teardown);
