@@ -154,8 +154,14 @@ int post_operation(struct web_req *req, struct web_reply *reply, struct err *e)
         .is_backend_op = b.is_backend_op,
         .cancellable = b.cancellable,
     };
-    if (gallery_admission_check(&a, e) < 0 || gallery_admit(rows_of(req), &a, &admitted, e) < 0)
+    struct err ignored = ERR_INIT;
+    if (gallery_admission_check(&a, e) < 0)
         return -1;
+    int known = gallery_admit(rows_of(req), &a, &admitted, e);
+    if (known < 0)
+        return -1;
+    if (known == 0)
+        (void)!op_overlay_begin(req->kv, admitted.row[0].op.id, &ignored);
     metric_add(METRIC_OPERATIONS_ADMITTED, 1);
     operations_rows_changed(req);
     reply_created(reply, gallery_row_json(&admitted.row[0]));

@@ -150,6 +150,16 @@ int op_overlay_end(struct kv *kv, const char *id, struct err *e)
     return live_end(kv, &LIVE_OPS, id, LIVE_ANYBODY, e);
 }
 
+int op_overlay_begin(struct kv *kv, const char *id, struct err *e)
+{
+    cleanup_reply redisReply *r = NULL;
+    struct live_names n;
+    if (live_names(&LIVE_OPS, id, &n, e) < 0)
+        return -1;
+    /* A member of the index without a value is no overlay. */
+    return kv_command(kv, KV_ARGS(kv_text("DEL"), kv_text(n.value), kv_text(n.ended)), &r, e);
+}
+
 int control_publish(struct kv *kv, const char *id, enum gallery_control control, struct err *e)
 {
     cleanup_reply redisReply *r = NULL;

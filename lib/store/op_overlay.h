@@ -49,6 +49,9 @@ int op_overlay_report(struct kv *kv, const struct op_source *from, const struct 
 /* The operation has ended: removes the overlay and refuses late reports for 60 s. Idempotent. */
 int op_overlay_end(struct kv *kv, const char *id, struct err *e) WARN_UNUSED;
 
+/* A fresh operation begins: nothing of an earlier one of the same id counts, its end neither. Idempotent. */
+int op_overlay_begin(struct kv *kv, const char *id, struct err *e) WARN_UNUSED;
+
 /* The live overlay of one operation: 1 when there is none. *out has one element. */
 int op_overlay_get(
     struct kv *kv, const char *id, struct op_overlays *out, struct err *e) WARN_UNUSED;

@@ -400,6 +400,17 @@ def test_a_control_outlives_the_history(stack):
     assert control(stack, "j") == "cancel"
 
 
+def test_an_id_that_is_used_again_begins_anew(stack):
+    stack.admit("j", cancellable=True)
+    stack.report("j", message="one")
+    stack.act("j", "cancel")
+    assert stack.call("DELETE", "/api/operations/history").status_code == 200
+    stack.admit("j", cancellable=True)
+    assert control(stack, "j") == "" and stack.job("j")["message"] == ""
+    stack.report("j", message="two")  # too early for the row
+    assert stack.job("j")["message"] == "two"
+
+
 # --- history: section 4 ---
 
 def test_the_history_holds_ended_operations_newest_first_with_their_keys_in_order(stack):

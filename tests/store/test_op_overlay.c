@@ -294,6 +294,29 @@ static void test_after_the_end_late_reports_are_refused(void **state)
     }
 }
 
+/* An id that is used again, the history having been cleared. */
+static void test_a_fresh_operation_begins_anew(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    const struct gallery_op row = a_row();
+    struct gallery_report r = GALLERY_REPORT_INIT;
+    for (int ended = 0; ended < 2; ended++) {
+        r.message = "of the earlier one";
+        (void)report(&row, 1000, &r);
+        if (ended)
+            end(ID);
+        assert_int_equal(op_overlay_begin(staging_kv, ID, &e), 0);
+        cleanup_op_overlays struct op_overlays none = get(ID, 1);
+        cleanup_live struct live all = list_after(NULL);
+        assert_int_equal(all.ops.n + all.ops.malformed, 0);
+        r.message = NULL;
+        assert_int_equal(report(&row, 500, &r), REPORT_FIRST);
+        cleanup_op_overlays struct op_overlays o = get(ID, 0);
+        assert_string_equal(o.overlay[0].op.message, "of the row");
+    }
+}
+
 static void test_the_end_of_one_is_not_that_of_another(void **state)
 {
     (void)state;
@@ -499,6 +522,7 @@ static void test_without_redis_every_call_says_so(void **state)
     redis_server_kill(&staging_server);
     refused(&row, 1, &r, ERR_UNAVAILABLE, "");
     assert_int_equal(op_overlay_end(staging_kv, ID, &e), -1);
+    assert_int_equal(op_overlay_begin(staging_kv, ID, &e), -1);
     assert_int_equal(op_overlay_get(staging_kv, ID, &o, &e), -1);
     assert_int_equal(live_list(staging_kv, NULL, &l, &e), -1);
     assert_int_equal(e.code, ERR_UNAVAILABLE);
@@ -536,6 +560,7 @@ int main(void)
         TEST(test_long_texts_are_cut_as_in_the_columns),
         TEST(test_a_value_that_is_too_large_is_not_stored),
         TEST(test_after_the_end_late_reports_are_refused),
+        TEST(test_a_fresh_operation_begins_anew),
         TEST(test_the_end_of_one_is_not_that_of_another),
         TEST(test_keys_of_the_wrong_type_are_replaced),
         TEST(test_malformed_values_are_counted_and_break_nothing),
