@@ -250,6 +250,21 @@ void server_stop(struct server *s)
     assert_int_equal(server_wait(s), 0);
 }
 
+static struct server for_test;
+
+int server_setup(void **state)
+{
+    server_start(&for_test, &(struct server_options){ .threads = 2 });
+    *state = &for_test;
+    return 0;
+}
+
+int server_teardown(void **state)
+{
+    server_stop(*state);
+    return 0;
+}
+
 void server_await(int metric, int64_t value)
 {
     int64_t guard_ns = clock_deadline(CLIENT_GUARD_MS);
@@ -287,6 +302,13 @@ void server_request(struct buf *b, const char *what, const char *name, const cha
     client_body(b, 1, NULL, 0, CLIENT_RECORD_MAX, true);
 }
 
+void server_request_pairs(struct buf *b, const struct buf *pairs, bool keep)
+{
+    client_begin(b, 1, 1, keep);
+    client_params(b, 1, pairs);
+    client_body(b, 1, NULL, 0, CLIENT_RECORD_MAX, true);
+}
+
 void server_request_body(struct buf *b, const char *what, const void *data, size_t size, bool keep)
 {
     request_head(b, what, NULL, NULL, keep);
@@ -311,9 +333,14 @@ void server_expect_reply(int fd, const char *expected)
     assert_int_equal(r.protocol_status, 0);
 }
 
-void server_expect(int fd, const struct buf *b, const char *expected)
+void server_send(int fd, const struct buf *b)
 {
     assert_int_equal(client_send(fd, b->data, b->len), 0);
+}
+
+void server_expect(int fd, const struct buf *b, const char *expected)
+{
+    server_send(fd, b);
     server_expect_reply(fd, expected);
 }
 

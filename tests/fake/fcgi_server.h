@@ -47,6 +47,11 @@ int server_wait(struct server *s);
 /* TERM, and server_wait() must be 0. */
 void server_stop(struct server *s);
 
+/* For cmocka: a server with two threads, which is *state; stopped by TERM afterwards. */
+int server_setup(void **state);
+int server_teardown(void **state);
+#define SERVER_TEST(test) cmocka_unit_test_setup_teardown(test, server_setup, server_teardown)
+
 /* Waits until a metric of the child has the value, within the guard. */
 void server_await(int metric, int64_t value);
 
@@ -56,6 +61,10 @@ int server_connect(const struct server *s);
 void server_request(
     struct buf *b, const char *what, const char *name, const char *value, bool keep);
 void server_request_body(struct buf *b, const char *what, const void *data, size_t size, bool keep);
+/* A request of id 1 with these parameters and no body. */
+void server_request_pairs(struct buf *b, const struct buf *pairs, bool keep);
+/* Sends b; what comes of it is looked at later. */
+void server_send(int fd, const struct buf *b);
 /* Sends b and checks that the reply's body is `expected`. */
 void server_expect(int fd, const struct buf *b, const char *expected);
 /* Reads a reply and checks its form and body. */

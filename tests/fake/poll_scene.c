@@ -136,3 +136,17 @@ struct poll_state poll_scene(void)
         .gallery_overlay = GALLERY_OVERLAYS,
         .gallery_overlays = 1 };
 }
+
+struct ops_input poll_scene_input(const struct poll_state *s, bool postgres_up)
+{
+    return (struct ops_input){ .row = s->row,
+        .rows = s->rows,
+        .overlay = s->overlay,
+        .overlays = s->overlays,
+        .gallery_row = s->gallery_row,
+        .gallery_rows = s->gallery_rows,
+        .gallery_overlay = s->gallery_overlay,
+        .gallery_overlays = s->gallery_overlays,
+        .rows_now_us = s->rows_now_us,
+        .postgres_up = postgres_up };
+}

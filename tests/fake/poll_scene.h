@@ -6,7 +6,11 @@
  * freed. Two load rows (the second of an unknown state), an overlay, two gallery rows (one with nodes, one that
  * nobody has filled in), a gallery overlay; rows_now_us is 11, rows_read_ns 12. */
 #include "handlers/poll_state.h"
+#include "model/ops.h"
 
 struct poll_state poll_scene(void);
+
+/* A state as the merge takes it. */
+struct ops_input poll_scene_input(const struct poll_state *s, bool postgres_up);
 
 #endif

@@ -342,6 +342,12 @@ pid_t sup_expect_ready(const struct supervised *p)
     return pid;
 }
 
+pid_t sup_start_one(struct supervised *p)
+{
+    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
+    return sup_expect_ready(p);
+}
+
 void sup_expect_of(const struct supervised *p, const char *what, pid_t pid)
 {
     assert_int_equal(sup_expect(p, what).pid, pid);

@@ -54,6 +54,9 @@ int sup_open_report(struct supervised *p);
 /* Forks the supervisor. */
 void sup_start(struct supervised *p, int workers, int64_t ready_ms, int64_t stop_ms);
 
+/* Forks one that has one worker, which becomes ready. */
+pid_t sup_start_one(struct supervised *p);
+
 /* False at the end of file: all have left. */
 bool sup_next_event(const struct supervised *p, struct sup_event *out);
 
@@ -97,5 +100,7 @@ void sup_open_gate(const struct supervised *p);
 
 /* TERM; the one worker that is left gets TERM, and all leave. */
 void sup_stop_one(struct supervised *p, pid_t worker);
+
+#define SUP_TEST(f) cmocka_unit_test_setup_teardown(f, sup_setup, sup_teardown)
 
 #endif

@@ -13,16 +13,7 @@ enum { BLOCK_MAX = 1 << 20, PRINT_MAX = 1 << 24 };
 
 static void check_merge(const struct poll_state *s, bool postgres_up)
 {
-    const struct ops_input in = { .row = s->row,
-        .rows = s->rows,
-        .overlay = s->overlay,
-        .overlays = s->overlays,
-        .gallery_row = s->gallery_row,
-        .gallery_rows = s->gallery_rows,
-        .gallery_overlay = s->gallery_overlay,
-        .gallery_overlays = s->gallery_overlays,
-        .rows_now_us = s->rows_now_us,
-        .postgres_up = postgres_up };
+    const struct ops_input in = poll_scene_input(s, postgres_up);
     cleanup_ops_list struct ops_list list = OPS_LIST_INIT;
     cleanup_buf struct buf out = BUF_INIT(PRINT_MAX);
     cleanup_json json_object *top = NULL;

@@ -39,18 +39,15 @@ static void expect_hash(int fd, const char *body, size_t size)
 /* Report 8. Sizes about libfcgi's buffer, about a record, about the window, and far over it. */
 static void test_bodies_of_all_sizes_arrive_whole(void **state)
 {
-    (void)state;
-    struct server s;
+    struct server *s = *state;
     const size_t sizes[] = { 0, 1, 4095, 4096, 8191, 8192, 8193, 65535, 65536,
         FCGI_PEEK_WINDOW - 400, FCGI_PEEK_WINDOW, 5000000 };
-    server_start(&s, &(struct server_options){ .threads = 2 });
-    cleanup_fd int fd = server_connect(&s);
+    cleanup_fd int fd = server_connect(s);
     char *body = make_body(5000000);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         expect_hash(fd, body, sizes[i]);
     free(body);
     assert_int_equal(metric_get(METRIC_CONNS_ACCEPTED), 1);
-    server_stop(&s);
 }
 
 /* Half the threads at most take bodies that are not whole; the others come in turn. */
@@ -86,11 +83,9 @@ static void test_more_large_bodies_than_places_all_arrive(void **state)
 /* Section 2, item 7: what the handler leaves of the body must not be taken for the next request. */
 static void test_an_unread_body_does_not_spoil_the_connection(void **state)
 {
-    (void)state;
-    struct server s;
+    struct server *s = *state;
     const size_t sizes[] = { 4000, 9000, 100000, FCGI_PEEK_WINDOW - 1000 };
-    server_start(&s, &(struct server_options){ .threads = 2 });
-    cleanup_fd int fd = server_connect(&s);
+    cleanup_fd int fd = server_connect(s);
     char *body = make_body(FCGI_PEEK_WINDOW);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
@@ -100,17 +95,14 @@ static void test_an_unread_body_does_not_spoil_the_connection(void **state)
     }
     free(body);
     assert_int_equal(metric_get(METRIC_CONNS_ACCEPTED), 1);
-    server_stop(&s);
 }
 
 /* An answer before the body has been sent: the client gets it, and no reset while it goes on sending. */
 static void test_an_early_answer_reaches_a_client_that_still_sends(void **state)
 {
-    (void)state;
-    struct server s;
+    struct server *s = *state;
     enum { SIZE = 3000000 };
-    server_start(&s, &(struct server_options){ .threads = 2 });
-    cleanup_fd int fd = server_connect(&s);
+    cleanup_fd int fd = server_connect(s);
     char *body = make_body(SIZE);
     cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
     server_request_body(&b, "ignore", body, SIZE, true);
@@ -119,7 +111,6 @@ static void test_an_early_answer_reaches_a_client_that_still_sends(void **state)
     assert_true(client_closed(fd));
     free(body);
     server_await(METRIC_CONNS_OPEN, 0);
-    server_stop(&s);
 }
 
 enum { CUT_HALF_CLOSE, CUT_ABORT, CUT_JUNK, CUT_GONE, CUT__COUNT };
@@ -143,11 +134,9 @@ static void cut_off(int fd, int how)
 /* Section 2, item 11. Within the window the handler never hears of such a request. */
 static void test_a_small_body_cut_off_is_no_request(void **state)
 {
-    (void)state;
-    struct server s;
-    server_start(&s, &(struct server_options){ .threads = 2 });
+    struct server *s = *state;
     for (int how = 0; how < CUT__COUNT; how++) {
-        cleanup_fd int fd = server_connect(&s);
+        cleanup_fd int fd = server_connect(s);
         cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
         char body[2000] = "";
         server_request_body(&b, "hash", body, sizeof body, true);
@@ -155,22 +144,19 @@ static void test_a_small_body_cut_off_is_no_request(void **state)
         cut_off(fd, how);
         if (how != CUT_GONE)
             assert_true(client_closed(fd));
-        server_expect_alive(&s);
+        server_expect_alive(s);
     }
     server_await(METRIC_CONNS_OPEN, 0);
-    server_stop(&s);
 }
 
 /* ... and of a larger one he is told while he reads. */
 static void test_a_large_body_cut_off_reads_as_minus_1(void **state)
 {
-    (void)state;
-    struct server s;
+    struct server *s = *state;
     enum { SIZE = 1000000 };
-    server_start(&s, &(struct server_options){ .threads = 2 });
     char *body = make_body(SIZE);
     for (int how = 0; how < CUT__COUNT; how++) {
-        cleanup_fd int fd = server_connect(&s);
+        cleanup_fd int fd = server_connect(s);
         cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
         size_t sent = 0;
         server_request_body(&b, "hash", NULL, 0, true);
@@ -186,11 +172,10 @@ static void test_a_large_body_cut_off_reads_as_minus_1(void **state)
             (void)shutdown(fd, SHUT_WR);
             assert_true(client_closed(fd));
         }
-        server_expect_alive(&s);
+        server_expect_alive(s);
     }
     free(body);
     server_await(METRIC_CONNS_OPEN, 0);
-    server_stop(&s);
 }
 
 /* Section 2, item 8: a body that stops coming ends by the read timeout, not never. */
@@ -221,13 +206,11 @@ static size_t pieces(size_t size)
 /* Appendix B: records of at most 65,528 bytes, padded to 8, STDOUT's end, END_REQUEST. */
 static void test_answers_of_all_sizes_are_well_formed(void **state)
 {
-    (void)state;
-    struct server s;
+    struct server *s = *state;
     const size_t head = strlen("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n");
     const size_t sizes[] = { 0, 1, 11000, 65528 - head - 1, 65528 - head, 65529 - head, 65528,
         65529, 2 * 65528, 1 << 20, 3000000 };
-    server_start(&s, &(struct server_options){ .threads = 2 });
-    cleanup_fd int fd = server_connect(&s);
+    cleanup_fd int fd = server_connect(s);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
         cleanup_reply struct client_reply r = CLIENT_REPLY_INIT;
@@ -245,16 +228,13 @@ static void test_answers_of_all_sizes_are_well_formed(void **state)
             if (body[k] != (char)('a' + k % 23))
                 fail_msg("byte %zu of %zu", k, sizes[i]);
     }
-    server_stop(&s);
 }
 
 /* Report 15: an answer without a body, between others, on one connection. */
 static void test_answers_with_and_without_a_body_take_turns(void **state)
 {
-    (void)state;
-    struct server s;
-    server_start(&s, &(struct server_options){ .threads = 2 });
-    cleanup_fd int fd = server_connect(&s);
+    struct server *s = *state;
+    cleanup_fd int fd = server_connect(s);
     cleanup_buf struct buf with = BUF_INIT(CLIENT_REQUEST_MAX);
     cleanup_buf struct buf without = BUF_INIT(CLIENT_REQUEST_MAX);
     cleanup_buf struct buf larger = BUF_INIT(CLIENT_REQUEST_MAX);
@@ -267,7 +247,6 @@ static void test_answers_with_and_without_a_body_take_turns(void **state)
         server_expect(fd, &larger, "(none)");
     }
     assert_int_equal(metric_get(METRIC_CONNS_ACCEPTED), 1);
-    server_stop(&s);
 }
 
 /* Section 2, item 8: no timeout of its own in libfcgi, here for a peer that does not read. */
@@ -329,15 +308,15 @@ static void test_libfcgi_takes_a_descriptor_put_into_ipcfd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bodies_of_all_sizes_arrive_whole),
+        SERVER_TEST(test_bodies_of_all_sizes_arrive_whole),
         cmocka_unit_test(test_more_large_bodies_than_places_all_arrive),
-        cmocka_unit_test(test_an_unread_body_does_not_spoil_the_connection),
-        cmocka_unit_test(test_an_early_answer_reaches_a_client_that_still_sends),
-        cmocka_unit_test(test_a_small_body_cut_off_is_no_request),
-        cmocka_unit_test(test_a_large_body_cut_off_reads_as_minus_1),
+        SERVER_TEST(test_an_unread_body_does_not_spoil_the_connection),
+        SERVER_TEST(test_an_early_answer_reaches_a_client_that_still_sends),
+        SERVER_TEST(test_a_small_body_cut_off_is_no_request),
+        SERVER_TEST(test_a_large_body_cut_off_reads_as_minus_1),
         cmocka_unit_test(test_a_stalled_large_body_ends_by_the_read_timeout),
-        cmocka_unit_test(test_answers_of_all_sizes_are_well_formed),
-        cmocka_unit_test(test_answers_with_and_without_a_body_take_turns),
+        SERVER_TEST(test_answers_of_all_sizes_are_well_formed),
+        SERVER_TEST(test_answers_with_and_without_a_body_take_turns),
         cmocka_unit_test(test_a_client_that_does_not_read_hangs_nobody),
         cmocka_unit_test(test_libfcgi_takes_a_descriptor_put_into_ipcfd),
     };

@@ -13,30 +13,10 @@
 #include "model/key.h"
 #include "model/overlay.h"
 #include "model/rfc3339.h"
+#include "tests/unit/overlay_scene.h"
 
-#define STAMP INT64_C(1796055243123456)
-#define TIME  "2026-11-30T16:14:03.123456Z"
-#define GIB   (INT64_C(1) << 30)
-#define MIB   (INT64_C(1) << 20)
-#define ONE   "1111111111111111"
-
-static struct overlay stored(void)
-{
-    return (struct overlay){ .key = "m",
-        .node_name = "node",
-        .file_name = "weights.gguf",
-        .speed = "310 MiB/s",
-        .message = "kept",
-        .started_at = "2026-11-30T16:00:00.000000Z",
-        .claim = "",
-        .session = "s-1",
-        .bytes_sent = 30,
-        .total_bytes = 100,
-        .file_index = 2,
-        .total_files = 4,
-        .progress = 32.5,
-        .stamp_us = STAMP - 1000 };
-}
+#define GIB (INT64_C(1) << 30)
+#define MIB (INT64_C(1) << 20)
 
 /* Messages */
 

@@ -221,14 +221,7 @@ static void a_block_cut_anywhere_is_refused(void **state)
 /* What the poll does with a state. */
 static void merge_and_print(const struct poll_state *s)
 {
-    const struct ops_input in = { .row = s->row,
-        .rows = s->rows,
-        .overlay = s->overlay,
-        .overlays = s->overlays,
-        .gallery_row = s->gallery_row,
-        .gallery_rows = s->gallery_rows,
-        .gallery_overlay = s->gallery_overlay,
-        .gallery_overlays = s->gallery_overlays };
+    const struct ops_input in = poll_scene_input(s, false);
     cleanup_ops_list struct ops_list list = OPS_LIST_INIT;
     cleanup_buf struct buf out = BUF_INIT(ROOM);
     ops_merge(&in, &list);

@@ -36,8 +36,7 @@ static void term_ends_all_workers(void **state)
 static void int_ends_all_workers_too(void **state)
 {
     struct supervised *p = *state;
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t worker = sup_expect_ready(p);
+    pid_t worker = sup_start_one(p);
     sup_signal(p, SIGINT);
     sup_expect_of(p, "term", worker);
     sup_expect_all_gone(p);
@@ -47,8 +46,7 @@ static void int_ends_all_workers_too(void **state)
 static void a_killed_worker_is_replaced(void **state)
 {
     struct supervised *p = *state;
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     assert_int_equal(kill(first, SIGKILL), 0);
     pid_t second = sup_expect_ready(p);
     assert_int_not_equal(first, second);
@@ -60,8 +58,7 @@ static void a_killed_worker_is_replaced(void **state)
 static void workers_that_die_young_are_started_ever_more_slowly(void **state)
 {
     struct supervised *p = *state;
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t worker = sup_expect_ready(p);
+    pid_t worker = sup_start_one(p);
     sup_behave(p, "die");
     assert_int_equal(kill(worker, SIGKILL), 0);
     int64_t last_ns = sup_expect(p, "start").at_ns;
@@ -207,27 +204,25 @@ static void workers_are_started_from_a_binary_that_was_replaced(void **state)
     sup_stop_one(p, worker);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, sup_setup, sup_teardown)
-
 int main(int argc, char **argv)
 {
     int role = sup_roles(argc, argv);
     if (role >= 0)
         return role;
     const struct CMUnitTest tests[] = {
-        TEST(term_ends_all_workers),
-        TEST(int_ends_all_workers_too),
-        TEST(a_killed_worker_is_replaced),
-        TEST(workers_that_die_young_are_started_ever_more_slowly),
-        TEST(a_replacement_that_never_is_ready_is_replaced),
-        TEST(workers_leave_when_the_supervisor_is_killed),
-        TEST(a_worker_that_does_not_leave_is_killed),
-        TEST(a_second_term_kills_at_once),
-        TEST(a_first_generation_that_dies_is_an_error),
-        TEST(a_first_generation_that_never_is_ready_is_an_error),
-        TEST(closing_the_pipe_without_a_byte_is_not_ready),
-        TEST(term_ends_a_first_generation_that_is_not_ready),
-        TEST(workers_are_started_from_a_binary_that_was_replaced),
+        SUP_TEST(term_ends_all_workers),
+        SUP_TEST(int_ends_all_workers_too),
+        SUP_TEST(a_killed_worker_is_replaced),
+        SUP_TEST(workers_that_die_young_are_started_ever_more_slowly),
+        SUP_TEST(a_replacement_that_never_is_ready_is_replaced),
+        SUP_TEST(workers_leave_when_the_supervisor_is_killed),
+        SUP_TEST(a_worker_that_does_not_leave_is_killed),
+        SUP_TEST(a_second_term_kills_at_once),
+        SUP_TEST(a_first_generation_that_dies_is_an_error),
+        SUP_TEST(a_first_generation_that_never_is_ready_is_an_error),
+        SUP_TEST(closing_the_pipe_without_a_byte_is_not_ready),
+        SUP_TEST(term_ends_a_first_generation_that_is_not_ready),
+        SUP_TEST(workers_are_started_from_a_binary_that_was_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

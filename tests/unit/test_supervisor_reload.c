@@ -25,8 +25,7 @@
 static void hup_replaces_the_generation_when_the_new_one_is_ready(void **state)
 {
     struct supervised *p = *state;
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     sup_signal(p, SIGHUP);
     pid_t second = sup_expect_reload(p, first);
     sup_expect_metric(p, METRIC_RELOADS, 1);
@@ -127,8 +126,7 @@ static void a_generation_that_never_is_ready_leaves_the_old_one_serving(void **s
 static void hups_during_a_reload_become_one_more(void **state)
 {
     struct supervised *p = *state;
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     sup_behave(p, "gate");
     sup_signal(p, SIGHUP);
     pid_t second = sup_expect(p, "start").pid;
@@ -158,8 +156,7 @@ static void hups_during_a_reload_become_one_more(void **state)
 static void a_worker_that_dies_during_a_reload_is_replaced(void **state)
 {
     struct supervised *p = *state;
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     sup_behave(p, "gate");
     sup_signal(p, SIGHUP);
     pid_t coming = sup_expect(p, "start").pid;
@@ -178,8 +175,7 @@ static void a_replacement_starts_with_what_its_generation_accepted(void **state)
 {
     struct supervised *p = *state;
     sup_configure(p, "one");
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     sup_configure(p, "two"); /* nobody has asked for it */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(kill(first, SIGKILL), 0);
@@ -218,8 +214,7 @@ static void during_a_reload_a_replacement_starts_with_what_was_accepted_last(voi
 {
     struct supervised *p = *state;
     sup_configure(p, "one");
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     sup_configure(p, "two");
     sup_behave(p, "gate");
     sup_signal(p, SIGHUP);
@@ -242,8 +237,7 @@ static void what_a_generation_did_not_hand_on_is_read_anew(void **state)
 {
     struct supervised *p = *state;
     sup_configure(p, "one");
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     sup_configure(p, "");
     sup_signal(p, SIGHUP);
     pid_t second = sup_expect_reload(p, first);
@@ -294,8 +288,7 @@ static void a_new_socket_goes_to_a_generation_with_the_same_configuration(void *
 {
     struct supervised *p = *state;
     sup_configure(p, "one");
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t worker = sup_expect_ready(p);
+    pid_t worker = sup_start_one(p);
     sup_configure(p, "two");
     for (int i = 0; i < 2; i++) {
         remove_socket(p);
@@ -312,8 +305,7 @@ static void a_generation_for_a_new_socket_that_fails_is_tried_again(void **state
 {
     struct supervised *p = *state;
     sup_configure(p, "one");
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t worker = sup_expect_ready(p);
+    pid_t worker = sup_start_one(p);
     sup_behave(p, "die");
     remove_socket(p);
     for (int i = 0; i < 2; i++)
@@ -334,8 +326,7 @@ static void a_socket_that_is_removed_during_a_reload_is_handed_on_after_it(void 
 {
     struct supervised *p = *state;
     sup_configure(p, "one");
-    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
-    pid_t first = sup_expect_ready(p);
+    pid_t first = sup_start_one(p);
     sup_configure(p, "two");
     sup_behave(p, "gate");
     sup_signal(p, SIGHUP);
@@ -365,29 +356,27 @@ static void a_socket_that_is_removed_during_a_reload_is_handed_on_after_it(void 
     assert_int_equal(sup_value(p, METRIC_RELOADS), 1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, sup_setup, sup_teardown)
-
 int main(int argc, char **argv)
 {
     int role = sup_roles(argc, argv);
     if (role >= 0)
         return role;
     const struct CMUnitTest tests[] = {
-        TEST(hup_replaces_the_generation_when_the_new_one_is_ready),
-        TEST(an_old_worker_that_does_not_drain_is_killed),
-        TEST(a_reload_waits_for_each_of_its_workers),
-        TEST(an_old_generation_that_still_drains_is_told_to_end_too),
-        TEST(a_generation_that_dies_leaves_the_old_one_serving),
-        TEST(a_generation_that_never_is_ready_leaves_the_old_one_serving),
-        TEST(hups_during_a_reload_become_one_more),
-        TEST(a_worker_that_dies_during_a_reload_is_replaced),
-        TEST(a_replacement_starts_with_what_its_generation_accepted),
-        TEST(after_a_failed_reload_a_replacement_starts_with_what_was_accepted_last),
-        TEST(during_a_reload_a_replacement_starts_with_what_was_accepted_last),
-        TEST(what_a_generation_did_not_hand_on_is_read_anew),
-        TEST(a_new_socket_goes_to_a_generation_with_the_same_configuration),
-        TEST(a_generation_for_a_new_socket_that_fails_is_tried_again),
-        TEST(a_socket_that_is_removed_during_a_reload_is_handed_on_after_it),
+        SUP_TEST(hup_replaces_the_generation_when_the_new_one_is_ready),
+        SUP_TEST(an_old_worker_that_does_not_drain_is_killed),
+        SUP_TEST(a_reload_waits_for_each_of_its_workers),
+        SUP_TEST(an_old_generation_that_still_drains_is_told_to_end_too),
+        SUP_TEST(a_generation_that_dies_leaves_the_old_one_serving),
+        SUP_TEST(a_generation_that_never_is_ready_leaves_the_old_one_serving),
+        SUP_TEST(hups_during_a_reload_become_one_more),
+        SUP_TEST(a_worker_that_dies_during_a_reload_is_replaced),
+        SUP_TEST(a_replacement_starts_with_what_its_generation_accepted),
+        SUP_TEST(after_a_failed_reload_a_replacement_starts_with_what_was_accepted_last),
+        SUP_TEST(during_a_reload_a_replacement_starts_with_what_was_accepted_last),
+        SUP_TEST(what_a_generation_did_not_hand_on_is_read_anew),
+        SUP_TEST(a_new_socket_goes_to_a_generation_with_the_same_configuration),
+        SUP_TEST(a_generation_for_a_new_socket_that_fails_is_tried_again),
+        SUP_TEST(a_socket_that_is_removed_during_a_reload_is_handed_on_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
