@@ -138,24 +138,6 @@ static void answered(struct kv *kv)
         log_info(LOG_MSG("redis is back"));
 }
 
-bool kv_reply_says(const redisReply *r, const char *word)
-{
-    size_t size = strlen(word);
-    return r->type == REDIS_REPLY_ERROR && r->len >= size && memcmp(r->str, word, size) == 0 &&
-           (r->len == size || r->str[size] == ' ');
-}
-
-int kv_refused(const redisReply *r, struct err *e)
-{
-    static const char *const DOWN[] = { "LOADING", "MASTERDOWN", "OOM", "READONLY", "MISCONF",
-        "NOREPLICAS", "BUSY" };
-    enum err_code code = ERR_INTERNAL;
-    for (size_t i = 0; i < sizeof DOWN / sizeof DOWN[0]; i++)
-        if (kv_reply_says(r, DOWN[i]))
-            code = ERR_UNAVAILABLE;
-    return err_set(e, code, "redis: %s", r->str);
-}
-
 /* A reply came: for the breaker that is health, but while Redis loads its data or has lost its
  * master no command will be answered. */
 static void settle(struct kv *kv, const redisReply *r)

@@ -12,8 +12,8 @@
  * be ignored (base/stop.h).
  *
  * Errors of every verb: ERR_UNAVAILABLE (no url, cannot connect, connection lost, breaker open,
- * Redis still loading or out of memory or read-only), ERR_TIMEOUT, ERR_INTERNAL (an error reply, or
- * a reply of the wrong type). Passwords never appear in texts. */
+ * Redis still loading, out of memory, read-only and the like: the text says what to do), ERR_TIMEOUT,
+ * ERR_INTERNAL (another error reply, or a reply of the wrong type). Passwords never appear in texts. */
 #include <hiredis/hiredis.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,10 +3,12 @@
 that are killed. It goes on with what it has, and puts right what it can. Design, "Processes"."""
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -211,3 +213,68 @@ def test_connections_of_killed_workers_are_counted_no_more(stack, tmp_path):
         for s in kept:
             s.close()
         wait_until(are(1, 0), "rest")
+
+
+# --- nothing is left behind ---
+
+SOCKETS = 2 * 4 + 3 + 3  # of a worker, at most: stores of its threads, of its refresher and listener; 0, and two clients
+
+
+def holds(pid):
+    """What a process has open: (threads, sockets, the rest by kind, numbers taken off)."""
+    links = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            links.append(re.sub(r"\d+", "N", os.readlink(fd)))
+    sockets = sum(link.startswith("socket:") for link in links)
+    return len(list(Path(f"/proc/{pid}/task").iterdir())), sockets, sorted(x for x in links if x[:7] != "socket:")
+
+
+def segments(pid):
+    """How many processes have each segment of shared memory that this one made."""
+    rows = [line.split() for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
+    return [int(row[6]) for row in rows if int(row[4]) == pid]
+
+
+def store_connections(stack):
+    rows = stack.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'weighbridge-operations%%'", ())
+    return rows[0][0] + sum(c["name"].startswith("weighbridge-") for c in stack.kv().client_list())
+
+
+def belongings(stack, program, token):
+    """All that a service has while it is polled that does not depend on which worker was asked what."""
+    assert ask(program.socket, "/api/operations", token=token)[0] == 200
+    workers = [holds(pid) for pid in program.workers()]
+    return {"supervisor": holds(program.pid), "threads": [threads for threads, _, _ in workers],
+            "others": [others for _, _, others in workers], "memory": segments(program.pid),
+            "too many sockets": [n for _, n, _ in workers if n > SOCKETS],
+            "too many at the stores": max(0, store_connections(stack) - 2 * SOCKETS),
+            "files": sorted(re.sub(r"snap\..*", "snap", f.name) for f in program.socket.parent.iterdir()),
+            "connections": connections(program, token)}
+
+
+def reload_and_account(stack, tmp_path, reloads):
+    token = stack.env["WB_VIEWER_TOKEN"]
+    stack.dev("stop", "operations")
+    with Program(stack, WB_RUNTIME_DIR=str(tmp_path / "run"), WEIGHBRIDGE_DUMPABLE="1") as program:
+        program.ready()
+        wait_until(lambda: "operations.snap" in belongings(stack, program, token)["files"], "a snapshot")
+        before = belongings(stack, program, token)
+        assert before["memory"] == [3] and len(before["others"]) == 2 and before["connections"] == (1, 0)
+        for n in range(2, reloads + 2):
+            os.kill(program.pid, signal.SIGHUP)
+            wait_until(lambda n=n: f'msg="generation ready" generation={n}\n' in program.text(), "the generation")
+            assert ask(program.socket, "/api/operations", token=token)[0] == 200
+        with suppress(AssertionError):
+            wait_until(lambda: belongings(stack, program, token) == before, "what there was before", 10)
+        assert belongings(stack, program, token) == before
+        assert program.text().count("worker left") == 2 * reloads and "died" not in program.text()
+
+
+def test_reloads_leave_nothing_behind(stack, tmp_path):
+    reload_and_account(stack, tmp_path, 20)
+
+
+@pytest.mark.long
+def test_a_thousand_reloads_leave_nothing_behind(stack, tmp_path):
+    reload_and_account(stack, tmp_path, 1000)
