@@ -39,6 +39,7 @@ static void makers_and_counts_do_not_matter(void **state)
     same("NVIDIA-A100", "gpu_8x_a100", "A100 (40 GB SXM4)");
     same("nvidia_h100", "NVIDIA H100 80GB HBM3", "");
     same("Tesla V100", "gpu_8x_v100", "Tesla V100 (16 GB)");
+    same("V100", "p3.2xlarge", "Tesla V100 (16 GB)"); /* a name that says nothing */
     same("MI300X", "AMD Instinct MI300X OAM", "");
     same("GeForce RTX 4090", "NVIDIA GeForce RTX 4090", "");
 }
@@ -53,6 +54,7 @@ static void memory_and_form_are_kept_to(void **state)
     same("H100-80GB", "gpu_1x_h100_pcie", "");
     same("H100-SXM5-80GB", "gpu_1x_h100_sxm5", "H100 (80 GB SXM5)");
     same("H100 SXM", "gpu_1x_h100_sxm5", "H100 (80 GB SXM5)");
+    same("H100 SXM5", "h100-sxm", "");
     other("H100-PCIE", "gpu_1x_h100_sxm5", "H100 (80 GB SXM5)");
     other("H100-SXM5", "NVIDIA H100 NVL", "");
     same("A100", "gpu_8x_a100_80gb_sxm4", "A100 (80 GB SXM4)");

@@ -56,9 +56,9 @@ static void the_number_of_gpus_is_exact(void **state)
     scene_want(s, 1, 2, "H100");
     scene_provision_ok(s, PROVISION_PROVISIONING);
     assert_string_equal(s->result.machine[0].type, "gpu_2x_h100_sxm5");
-    scene_want(s, 1, 4, "H100");
+    scene_want(s, 1, 4, "A100"); /* there are 1 and 8 */
     s->request.name = "wb-c1-" SCENE_JOB "-2";
-    scene_failed(s, scene_provision(s), PROVISION_ERROR_NO_GPU_TYPE, "4 x \"H100\"");
+    scene_failed(s, scene_provision(s), PROVISION_ERROR_NO_GPU_TYPE, "4 x \"A100\"");
     assert_false(provision_error_retryable(s->note.error));
     assert_false(s->note.may_exist);
 }
@@ -193,6 +193,19 @@ static void too_many_are_given_back_but_those_that_run(void **state)
     scene_provision_ok(s, PROVISION_RUNNING);
     assert_int_equal(scene_alive(s), 2); /* and the other attempt's */
     assert_int_equal(launches(s), 0);
+}
+
+/* It was gone before it could be ended: as good as ended. */
+static void one_too_many_that_is_gone_is_none(void **state)
+{
+    struct provider_scene *s = *state;
+    scene_want(s, 1, 1, "A10");
+    scene_order(s, "{'boot_polls':0,'launch':{'name':'" SCENE_NAME "'}}");
+    scene_order(s, "{'launch':{'name':'" SCENE_NAME "'}}");
+    scene_order(
+        s, "{'faults':[{'match':'POST .*terminate','do':'status_after','status':404,'times':2}]}");
+    scene_provision_ok(s, PROVISION_RUNNING);
+    assert_int_equal(scene_alive(s), 1);
 }
 
 static void machines_that_ended_are_not_adopted(void **state)
@@ -400,6 +413,7 @@ int main(void)
         SCENE(a_launch_that_shows_late_is_not_doubled),
         SCENE(a_reply_lost_before_the_launch_is_unsure_too),
         SCENE(too_many_are_given_back_but_those_that_run),
+        SCENE(one_too_many_that_is_gone_is_none),
         SCENE(machines_that_ended_are_not_adopted),
         SCENE(no_launch_is_begun_without_time_for_it),
         SCENE(a_limit_in_the_middle_is_waited_out),
