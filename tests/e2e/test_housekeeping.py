@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import HANG_S
+from conftest import HANG_S, wait_until
 from program import binary, run
 
 COMMAND = "weighbridge-housekeeping"
@@ -53,7 +53,8 @@ def test_one_line_says_what_was_done(stack):
     assert counts(line) == ONE_OF_EACH
     assert counts(housekeeping(stack)) == NOTHING
     assert stack.sql("SELECT count(*) FROM model_load_jobs")[0][0] == 0
-    assert stack.job("stale")["error"].startswith("given up") and not stack.job("stale")["cancellable"]
+    stale = wait_until(lambda: stack.job("stale"), "the failure in a snapshot: housekeeping is no acting call")
+    assert stale["error"].startswith("given up") and not stale["cancellable"]
     assert stack.job("runs")["isQueued"]
     history = stack.get("/api/operations/history").json()["operations"]
     assert [(o["jobID"], o["outcome"]) for o in history] == [("stale", "failed")]
