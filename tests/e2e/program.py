@@ -123,14 +123,14 @@ def signal_all(sig, pids):
 class Program:
     """weighbridge-operations with the stack's configuration, changed by WB_ variables."""
 
-    def __init__(self, stack, args=None, stdin=subprocess.DEVNULL, umask=-1, **env):
+    def __init__(self, stack, args=None, stdin=subprocess.DEVNULL, umask=-1, program=None, **env):
         self.folder = Path(tempfile.mkdtemp(prefix="wb-", dir="/tmp"))
         self.socket = Path(env.get("WB_RUNTIME_DIR", stack.var / "run")) / "operations.sock"
         self.log = self.folder / "log"
         args = ["--config", str(stack.var / "weighbridge.ini")] if args is None else args
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [binary(stack), *args], cwd="/", stdin=stdin, stdout=log, stderr=log, umask=umask,
+                [program or binary(stack), *args], cwd="/", stdin=stdin, stdout=log, stderr=log, umask=umask,
                 env={**{k: v for k, v in stack.environ.items()}, **env})
         self.pid = self.process.pid
 
