@@ -165,7 +165,8 @@ static bool take_rows(struct poll_source *p, struct asked asked, struct all_rows
 {
     struct err e = ERR_INIT;
     const bool loads = asked.loads && load_list_finish(p->db, &rows->loads, &e) == 0;
-    return asked.gallery && gallery_list_finish(p->db, &rows->gallery, &e) == 0 && loads;
+    return asked.gallery && gallery_list_finish(p->db, &p->live_gallery, &rows->gallery, &e) == 0 &&
+           loads;
 }
 
 /* Postgres works while Redis is asked, but a connection that has to be made first waits until Redis has

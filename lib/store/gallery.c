@@ -26,7 +26,8 @@ static const struct db_stmt STMTS[] = {
                      "g") " >= now() - interval '30 minutes')"
                           "  OR (g.status = 'failed' AND c.dismissed_at IS NULL)"
                           "  OR (g.status IN ('completed', 'cancelled', 'failed')"
-                          "   AND " GALLERY_CHANGED("g") " >= now() - interval '5 minutes'))",
+                          "   AND " GALLERY_CHANGED("g") " >= now() - interval '5 minutes'))"
+                                                         " ORDER BY g.id COLLATE \"C\"",
         0 },
     [GET] = { "gallery_get",
         "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM gallery_operations g" GALLERY_JOIN_CONTROL
@@ -59,13 +60,10 @@ static int no_rows(struct gallery_rows *out)
     return 0;
 }
 
-/* rc: of a statement that may give any number of rows. */
-static int take(
-    struct db *db, int rc, struct db_rows *rows, struct gallery_rows *out, struct err *e)
+/* After a statement that may give any number of rows but failed. */
+static int take_failed(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    if (table_saw(&table, rc) < 0)
-        return table_is_none_yet(&table, db) ? no_rows(out) : err_wrap(e, "operations");
-    return gallery_rows_take(rows, out, e);
+    return table_is_none_yet(&table, db) ? no_rows(out) : err_wrap(e, "operations");
 }
 
 int gallery_list_start(struct db *db, struct err *e)
@@ -73,22 +71,31 @@ int gallery_list_start(struct db *db, struct err *e)
     return db_start(db, &STMTS[LIST], DB_NO_ARGS, e);
 }
 
-int gallery_list_finish(struct db *db, struct gallery_rows *out, struct err *e)
+int gallery_list_finish(
+    struct db *db, const struct gallery_rows *before, struct gallery_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    return take(db, db_finish(db, &rows, e), &rows, out, e);
+    if (table_saw(&table, db_finish(db, &rows, e)) < 0)
+        return take_failed(db, out, e);
+    return gallery_rows_take(&rows, before, out, e);
+}
+
+static int many(struct db *db, enum stmt which, struct gallery_rows *out, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    if (table_saw(&table, db_many(db, &STMTS[which], DB_NO_ARGS, &rows, e)) < 0)
+        return take_failed(db, out, e);
+    return gallery_rows_take(&rows, NULL, out, e);
 }
 
 int gallery_list(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    return take(db, db_many(db, &STMTS[LIST], DB_NO_ARGS, &rows, e), &rows, out, e);
+    return many(db, LIST, out, e);
 }
 
 int gallery_history(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    return take(db, db_many(db, &STMTS[HISTORY], DB_NO_ARGS, &rows, e), &rows, out, e);
+    return many(db, HISTORY, out, e);
 }
 
 /* Of a statement about one operation: 0, or -1 with ERR_NOT_FOUND when there is none. */
@@ -103,7 +110,7 @@ static int one(struct db *db, enum stmt which, const char *id, struct db_rows *r
 int gallery_get(struct db *db, const char *id, struct gallery_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    return one(db, GET, id, &rows, e) < 0 ? -1 : gallery_rows_take(&rows, out, e);
+    return one(db, GET, id, &rows, e) < 0 ? -1 : gallery_rows_take(&rows, NULL, out, e);
 }
 
 const char *gallery_control_name(enum gallery_control c)

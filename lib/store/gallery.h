@@ -33,10 +33,13 @@ struct gallery_rows {
 void gallery_rows_free(struct gallery_rows *r);
 #define cleanup_gallery_rows __attribute__((cleanup(gallery_rows_free)))
 
-/* For the poll: all rows that show something, or that hide an overlay. Started together with
- * load_list_start() and finished in the same order, both are one round trip. */
+/* For the poll: all rows that show something, or that hide an overlay, by id (byte order). Started
+ * together with load_list_start() and finished in the same order, both are one round trip. before: an
+ * earlier list of this thread, or NULL: nodes that are the same as there are not parsed again (they are
+ * shared: either list may be freed first). */
 int gallery_list_start(struct db *db, struct err *e) WARN_UNUSED;
-int gallery_list_finish(struct db *db, struct gallery_rows *out, struct err *e) WARN_UNUSED;
+int gallery_list_finish(struct db *db, const struct gallery_rows *before, struct gallery_rows *out,
+    struct err *e) WARN_UNUSED;
 /* The same at once. */
 int gallery_list(struct db *db, struct gallery_rows *out, struct err *e) WARN_UNUSED;
 

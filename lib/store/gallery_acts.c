@@ -129,7 +129,8 @@ int gallery_admit(
                 DB_TEXT(a->cache_key), DB_TEXT(flag(a->is_backend_op)), DB_TEXT(a->op_type),
                 DB_TEXT(flag(a->cancellable))),
             &rows, e) < 0 ||
-        db_bool(&rows, 0, GALLERY_COL_NEXT, &fresh, e) < 0 || gallery_rows_take(&rows, out, e) < 0)
+        db_bool(&rows, 0, GALLERY_COL_NEXT, &fresh, e) < 0 ||
+        gallery_rows_take(&rows, NULL, out, e) < 0)
         return err_wrap(e, "operation %s", a->id ? a->id : a->element_name);
     return fresh ? 0 : 1;
 }
@@ -154,7 +155,7 @@ static int take_progress(struct db_rows *rows, const struct gallery_report *r,
     bool wrote = false;
     const enum gallery_outcome o = outcome_of(db_text(rows, 0, GALLERY_COL_NEXT));
     if (db_bool(rows, 0, GALLERY_COL_NEXT + 1, &wrote, e) < 0 ||
-        gallery_rows_take(rows, out, e) < 0)
+        gallery_rows_take(rows, NULL, out, e) < 0)
         return -1;
     struct gallery_row *row = &out->row[0];
     if (o != GALLERY_SETTLED && o != GALLERY_GIVEN_UP)

@@ -55,6 +55,31 @@ static bool read_nodes(const char *text, struct gallery_op *op, json_object **js
     return true;
 }
 
+/* A list that was read before, walked in step with the new one: both are in the order of ids. */
+struct before {
+    const struct gallery_rows *list; /* NULL: none */
+    size_t at;
+};
+
+/* Takes the nodes of an operation over if their text is the same as before: parsing it costs a hundred
+ * times as much, five times a second. */
+static bool take_unchanged(
+    struct before *before, const char *text, struct gallery_op *op, json_object **json)
+{
+    const struct gallery_rows *list = before->list;
+    int order = -1;
+    while (list != NULL && before->at < list->n &&
+           (order = strcmp(list->row[before->at].op.id, op->id)) < 0)
+        before->at++;
+    if (order != 0 || list->json[before->at] == NULL ||
+        strcmp(db_text(&list->rows, (int)before->at, COL_NODES), text) != 0)
+        return false;
+    op->node = list->row[before->at].op.node;
+    op->nodes = list->row[before->at].op.nodes;
+    *json = json_object_get(list->json[before->at]);
+    return true;
+}
+
 static int read_numbers(const struct db_rows *rows, int i, struct gallery_row *r, struct err *e)
 {
     if (db_bool(rows, i, COL_IS_BACKEND, &r->op.is_backend_op, e) < 0 ||
@@ -94,8 +119,10 @@ static void hand_over(struct gallery_rows *from, struct gallery_rows *to)
     *from = (struct gallery_rows)GALLERY_ROWS_INIT;
 }
 
-int gallery_rows_take(struct db_rows *rows, struct gallery_rows *out, struct err *e)
+int gallery_rows_take(struct db_rows *rows, const struct gallery_rows *before,
+    struct gallery_rows *out, struct err *e)
 {
+    struct before walked = { .list = before, .at = 0 };
     cleanup_gallery_rows struct gallery_rows got = GALLERY_ROWS_INIT;
     const int count = db_rows_count(rows);
     got.rows.res = STEAL(rows->res);
@@ -109,7 +136,9 @@ int gallery_rows_take(struct db_rows *rows, struct gallery_rows *out, struct err
             continue;
         if (read_row(&got.rows, i, r, e) < 0)
             return -1;
-        if (!read_nodes(db_text(&got.rows, i, COL_NODES), &r->op, &got.json[got.n]))
+        const char *nodes = db_text(&got.rows, i, COL_NODES);
+        if (!take_unchanged(&walked, nodes, &r->op, &got.json[got.n]) &&
+            !read_nodes(nodes, &r->op, &got.json[got.n]))
             got.malformed++;
         got.n++;
     }

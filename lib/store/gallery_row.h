@@ -36,7 +36,9 @@
 
 enum { GALLERY_COL_CLOCK = 0, GALLERY_COL_ID = 1, GALLERY_COL_NEXT = 19 };
 
-/* Reads all rows, which it consumes. A row whose id is NULL only carries the clock. */
-int gallery_rows_take(struct db_rows *rows, struct gallery_rows *out, struct err *e) WARN_UNUSED;
+/* Reads all rows, which it consumes. A row whose id is NULL only carries the clock. before: as
+ * gallery_list_finish() has it; both are in the order of ids. */
+int gallery_rows_take(struct db_rows *rows, const struct gallery_rows *before,
+    struct gallery_rows *out, struct err *e) WARN_UNUSED;
 
 #endif

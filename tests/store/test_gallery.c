@@ -211,6 +211,46 @@ static void hostile_nodes_never_hide_a_row(void **state)
     }
 }
 
+static void list_after(const struct gallery_rows *before, struct gallery_rows *out)
+{
+    struct err e = ERR_INIT;
+    ok(gallery_list_start(fx.db, &e));
+    ok(gallery_list_finish(fx.db, before, out, &e));
+}
+
+static void nodes_as_before_are_not_parsed_again(void **state)
+{
+    (void)state;
+    static const char *const IDS[] = { "b", "d", "f" };
+    for (size_t i = 0; i < 3; i++) {
+        put_op(IDS[i], "pending", "");
+        sqlf("INSERT INTO operation_control (job_id, nodes) VALUES ('%s',"
+             " '[{\"node_id\":\"of-%s\",\"status\":\"queued\"}]')",
+            IDS[i], IDS[i]);
+    }
+    cleanup_gallery_rows struct gallery_rows first = GALLERY_ROWS_INIT;
+    list_after(NULL, &first);
+    ids_are(&first, "b d f");
+
+    put_op("a", "pending", ""); /* others come and go, and rows move in the table */
+    put_op("e", "pending", "");
+    fx_sql("UPDATE gallery_operations SET status = 'a new word' WHERE id = 'b'");
+    fx_sql("UPDATE operation_control SET nodes = '[{\"node_id\":\"other\",\"status\":\"queued\"}]'"
+           " WHERE job_id = 'd'");
+    cleanup_gallery_rows struct gallery_rows second = GALLERY_ROWS_INIT;
+    list_after(&first, &second);
+    ids_are(&second, "a d e f");
+    assert_int_equal(second.row[0].op.nodes, 0);
+    assert_string_equal(second.row[1].op.node[0].node_id, "other");
+    assert_ptr_not_equal(second.json[1], first.json[1]);
+    assert_ptr_equal(second.json[3], first.json[2]);
+    assert_ptr_equal(second.row[3].op.node, first.row[2].op.node);
+
+    gallery_rows_free(&first);
+    assert_int_equal(second.row[3].op.nodes, 1);
+    assert_string_equal(second.row[3].op.node[0].node_id, "of-f");
+}
+
 static void no_operation_still_tells_the_time(void **state)
 {
     struct err e = ERR_INIT;
@@ -218,7 +258,7 @@ static void no_operation_still_tells_the_time(void **state)
     for (int round = 0; round < 2; round++) {
         cleanup_gallery_rows struct gallery_rows rows = GALLERY_ROWS_INIT;
         ok(gallery_list_start(fx.db, &e));
-        ok(gallery_list_finish(fx.db, &rows, &e));
+        ok(gallery_list_finish(fx.db, NULL, &rows, &e));
         assert_int_equal(rows.n, 0);
         assert_true(rows.now_us > 0);
     }
@@ -240,7 +280,7 @@ static void loads_and_operations_are_asked_together(void **state)
         ok(load_list_start(fx.db, &e));
         ok(gallery_list_start(fx.db, &e));
         ok(load_list_finish(fx.db, &loads, &e));
-        ok(gallery_list_finish(fx.db, &ops, &e));
+        ok(gallery_list_finish(fx.db, NULL, &ops, &e));
         assert_int_equal(loads.n, 1);
         ids_are(&ops, "job");
     }
@@ -316,7 +356,7 @@ static void read_all(int rc_due, enum err_code code)
     enum gallery_control c = GALLERY_GO_ON;
     cleanup_gallery_rows struct gallery_rows rows = GALLERY_ROWS_INIT;
     int started = gallery_list_start(fx.db, &e);
-    int rc[] = { started < 0 ? -1 : gallery_list_finish(fx.db, &rows, &e),
+    int rc[] = { started < 0 ? -1 : gallery_list_finish(fx.db, NULL, &rows, &e),
         gallery_list(fx.db, &rows, &e), gallery_history(fx.db, &rows, &e) };
     for (int i = 0; i < 3; i++)
         assert_int_equal(rc[i], rc_due);
@@ -363,7 +403,7 @@ static void the_other_table_missing_takes_nothing_from_this_one(void **state)
     ok(load_list_start(fx.db, &e));
     ok(gallery_list_start(fx.db, &e));
     int rc = load_list_finish(fx.db, &loads, &e);
-    int rc_ops = gallery_list_finish(fx.db, &ops, &e);
+    int rc_ops = gallery_list_finish(fx.db, NULL, &ops, &e);
     fx_sql("ALTER TABLE elsewhere RENAME TO model_load_jobs");
     assert_int_equal(rc, 0); /* never seen by this test's program before */
     assert_int_equal(rc_ops, 0);
@@ -392,6 +432,7 @@ int main(void)
         FX_BOTH(long_texts_are_cut),
         FX_BOTH(nodes_are_read_and_sorted),
         FX_BOTH(hostile_nodes_never_hide_a_row),
+        FX_BOTH(nodes_as_before_are_not_parsed_again),
         FX_BOTH(no_operation_still_tells_the_time),
         FX_BOTH(loads_and_operations_are_asked_together),
         FX_BOTH(the_history_is_what_ended_newest_first),
