@@ -190,35 +190,35 @@ static void next_batch(struct reply *p)
     add_bytes(p, p->tail, sizeof p->tail);
 }
 
+/* A CGI's output may be a file, which only writev() takes. */
 static ssize_t write_some(const struct fcgi_req *r, struct iovec *iov, int iovs)
 {
     if (r->fcgx == NULL)
         return writev(r->out_fd, iov, iovs);
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = (size_t)iovs };
-    if (worker_leads(r->worker)) {
-        ssize_t n = sendmsg(r->out_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n >= 0 || errno != EAGAIN)
-            return n;
-        worker_follow(r->worker);
-    }
-    return sendmsg(r->out_fd, &m, MSG_NOSIGNAL);
+    return sendmsg(r->out_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* After a write that failed, whether to try again: at once, or (a CGI's output may be non-blocking; a
- * socket's own timeout says EAGAIN) when there is room. */
-static bool may_go_on(const struct fcgi_req *r)
+/* After a write that failed, whether to try again: at once, or when there is room. */
+static bool may_go_on(const struct fcgi_req *r, int64_t deadline_ns)
 {
     if (errno == EINTR)
         return true;
-    return errno == EAGAIN && r->fcgx == NULL && wait_fd(r->out_fd, POLLOUT, INT64_MAX) == 1;
+    if (errno != EAGAIN)
+        return false;
+    worker_follow(r->worker);
+    if (clock_mono_ns() < deadline_ns && wait_fd(r->out_fd, POLLOUT, deadline_ns) == 1)
+        return true;
+    errno = ETIMEDOUT;
+    return false;
 }
 
-/* Writes all of iov, which it uses up. The socket's own timeout bounds each wait, the deadline all. */
+/* Writes all of iov, which it uses up. A peer that reads, but slowly, is given no longer than the others. */
 static int write_all(const struct fcgi_req *r, struct iovec *iov, int iovs, int64_t deadline_ns)
 {
     while (iovs > 0) {
         ssize_t n = write_some(r, iov, iovs);
-        if (n < 0 && !may_go_on(r))
+        if (n < 0 && !may_go_on(r, deadline_ns))
             return -1;
         size_t done = n > 0 ? (size_t)n : 0;
         while (iovs > 0 && done >= iov->iov_len) {
@@ -226,13 +226,9 @@ static int write_all(const struct fcgi_req *r, struct iovec *iov, int iovs, int6
             iov++;
             iovs--;
         }
-        if (iovs == 0)
-            return 0;
-        iov->iov_base = (char *)iov->iov_base + done;
-        iov->iov_len -= done;
-        if (clock_mono_ns() >= deadline_ns) {
-            errno = ETIMEDOUT;
-            return -1;
+        if (iovs > 0) {
+            iov->iov_base = (char *)iov->iov_base + done;
+            iov->iov_len -= done;
         }
     }
     return 0;

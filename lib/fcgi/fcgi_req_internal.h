@@ -35,7 +35,6 @@ struct fcgi_req {
 
 /* The thread's part in the crew (fcgi_worker.c): gives up the lead, if it has it. NULL is fine. */
 void worker_follow(struct worker *w);
-bool worker_leads(const struct worker *w);
 
 /* Reads the rest of the body where it costs no waiting. Before the answer is sent: what the client
  * sends after the answer belongs to its next request, and libfcgi would read into it. */

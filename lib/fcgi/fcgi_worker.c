@@ -48,11 +48,6 @@ void worker_follow(struct worker *w)
     (void)pthread_mutex_unlock(&w->crew->lead);
 }
 
-bool worker_leads(const struct worker *w)
-{
-    return w != NULL && w->leads;
-}
-
 enum after { AFTER_KEEP, AFTER_CLOSE, AFTER_LINGER };
 
 /* While the set is stopped a connection ends with its answer, but its peer may have sent a request

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcgiapp.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -265,6 +266,27 @@ static void test_a_client_that_does_not_read_hangs_nobody(void **state)
     server_stop(&s);
 }
 
+/* ... nor one that reads so little at a time that no wait is long. */
+static void test_a_client_that_reads_by_drops_is_given_up(void **state)
+{
+    (void)state;
+    struct server s;
+    server_start(&s, &(struct server_options){ .threads = 2, .read_timeout_ms = 300 });
+    cleanup_fd int fd = server_connect(&s);
+    cleanup_buf struct buf b = BUF_INIT(CLIENT_REQUEST_MAX);
+    server_request(&b, "size", "SIZE", "8000000", true);
+    server_send(fd, &b);
+    char drop[512];
+    ssize_t total = 0;
+    ssize_t n = 0;
+    while ((n = recv(fd, drop, sizeof drop, 0)) > 0) {
+        total += n;
+        (void)poll(NULL, 0, 1); /* all of it would take half a minute */
+    }
+    assert_true(total > 0 && total < 4000000);
+    server_stop(&s);
+}
+
 /* What lib/fcgi takes libfcgi for: FCGX_Accept_r() reads the request from a descriptor put into ipcFd
  * beforehand, leaves it open as keepConnection says, and puts there what the client asked for; of a
  * request that does not parse it closes the descriptor at once; FCGX_Free() without close leaves it. */
@@ -318,6 +340,7 @@ int main(void)
         SERVER_TEST(test_answers_of_all_sizes_are_well_formed),
         SERVER_TEST(test_answers_with_and_without_a_body_take_turns),
         cmocka_unit_test(test_a_client_that_does_not_read_hangs_nobody),
+        cmocka_unit_test(test_a_client_that_reads_by_drops_is_given_up),
         cmocka_unit_test(test_libfcgi_takes_a_descriptor_put_into_ipcfd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
