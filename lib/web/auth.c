@@ -116,7 +116,8 @@ static int parse_line(const char *line, struct entry *out, struct err *e)
 static int read_file(const char *path, struct buf *out, struct err *e)
 {
     struct stat st;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    cleanup_fd int fd =
+        open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe would wait */
     if (fd < 0)
         return err_errno(e, errno == ENOENT ? ERR_FORBIDDEN : ERR_INVALID, "token file %s", path);
     if (fstat(fd, &st) < 0)
@@ -130,8 +131,6 @@ static int read_file(const char *path, struct buf *out, struct err *e)
         if (at == NULL)
             return err_set(e, ERR_INVALID, "token file %s: larger than 1 MiB", path);
         ssize_t n = read(fd, at, READ_SIZE);
-        if (n < 0 && errno == EINTR)
-            continue;
         if (n < 0)
             return err_errno(e, ERR_INVALID, "token file %s", path);
         if (n == 0)

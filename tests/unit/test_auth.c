@@ -310,6 +310,32 @@ static int remove_file(void **state)
     return unlink(path);
 }
 
+/* Whatever lies there: the program says so and does not wait for it. */
+static void what_is_no_file_is_refused(void **state)
+{
+    static char folder[] = "/tmp";
+    static char device[] = "/dev/zero";
+    char pipe_path[] = "/tmp/wb-test-auth-pipe-XXXXXX";
+    char *const PATHS[] = { folder, device, pipe_path };
+
+    (void)state;
+    int fd = mkstemp(pipe_path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(unlink(pipe_path), 0);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    for (size_t i = 0; i < sizeof(PATHS) / sizeof(PATHS[0]); i++) {
+        struct err e = ERR_INIT;
+        struct auth *a = NULL;
+        struct conf c = conf_of(mode_tokens);
+        c.auth_token_file = PATHS[i];
+        assert_int_equal(auth_load(&c, &a, &e), -1);
+        assert_int_equal(e.code, ERR_INVALID);
+        assert_non_null(strstr(e.msg, "not a regular file"));
+    }
+    assert_int_equal(unlink(pipe_path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +351,7 @@ int main(void)
         cmocka_unit_test(in_mode_open_everybody_is_admin),
         cmocka_unit_test(the_web_servers_users_count_only_when_configured),
         cmocka_unit_test(roles_are_checked),
+        cmocka_unit_test(what_is_no_file_is_refused),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }
