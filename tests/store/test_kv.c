@@ -542,20 +542,24 @@ static void test_password_and_database_and_the_password_in_no_text(void **state)
     struct redis_server s;
     char good[256];
     char wrong[256];
+    char beyond[256];
     redis_server_open(&s, PASSWORD);
     (void)str_format(good, sizeof good, "redis://:hush%%40%%2f%%25@%s/3", s.tcp);
     (void)str_format(wrong, sizeof wrong, "redis://:nothush@%s/3", s.tcp);
+    (void)str_format(beyond, sizeof beyond, "redis://:hush%%40%%2f%%25@%s/999", s.tcp);
     {
         struct err e = ERR_INIT;
         cleanup_kv struct kv *kv = connect_to(good, PATIENT_MS, NULL);
         cleanup_kv struct kv *no = connect_to(wrong, PATIENT_MS, NULL);
         cleanup_kv struct kv *none = connect_to(s.tcp, PATIENT_MS, NULL);
+        cleanup_kv struct kv *nowhere = connect_to(beyond, PATIENT_MS, NULL);
         cleanup_reply redisReply *r = NULL;
         assert_int_equal(COMMAND(kv, &r, &e, T("CLIENT"), T("INFO")), 0);
         assert_non_null(strstr(r->str, " name=test_kv "));
         assert_non_null(strstr(r->str, " db=3 "));
         FAILS(none, ERR_UNAVAILABLE, "wants a password", T("PING"));
         FAILS(no, ERR_UNAVAILABLE, "refused the password", T("PING"));
+        FAILS(nowhere, ERR_UNAVAILABLE, "out of range", T("PING"));
         redisReply *nothing = NULL;
         assert_int_equal(COMMAND(no, &nothing, &e, T("PING")), -1);
         assert_null(strstr(e.msg, "hush"));

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor keeps its workers: starting, replacing and ending them. */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +102,45 @@ static void workers_leave_when_the_supervisor_is_killed(void **state)
     sup_expect_all_gone(p);
     assert_int_equal(waitpid(p->pid, NULL, 0), p->pid);
     p->pid = 0;
+}
+
+/* Waits until the supervisor has said so that many times. */
+static void wait_for_words(int log, const char *words, int times)
+{
+    char text[65536];
+    for (int64_t until_ns = clock_deadline(SUP_HANG_MS);;) {
+        int seen = 0;
+        ssize_t n = pread(log, text, sizeof(text) - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words))
+            seen++;
+        if (seen >= times)
+            return;
+        assert_true(clock_mono_ns() < until_ns);
+        poll(NULL, 0, 1);
+    }
+}
+
+/* As when the machine has no descriptors left: it goes on trying, and the worker comes when there are some. */
+static void a_worker_that_cannot_be_started_is_started_later(void **state)
+{
+    struct supervised *p = *state;
+    struct rlimit before;
+    cleanup_fd int log = memfd_create("log", MFD_CLOEXEC);
+    cleanup_fd int mine = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    assert_int_equal(dup2(log, STDERR_FILENO), STDERR_FILENO);
+    sup_start(p, 1, SUP_READY_MS, SUP_STOP_MS);
+    assert_int_equal(dup2(mine, STDERR_FILENO), STDERR_FILENO);
+    pid_t worker = sup_expect_ready(p);
+    assert_int_equal(prlimit(p->pid, RLIMIT_NOFILE, NULL, &before), 0);
+    const struct rlimit none = { .rlim_cur = 6, .rlim_max = before.rlim_max }; /* it has more */
+    assert_int_equal(prlimit(p->pid, RLIMIT_NOFILE, &none, NULL), 0);
+    assert_int_equal(kill(worker, SIGKILL), 0);
+    wait_for_words(log, "cannot start a worker", 3);
+    assert_int_equal(sup_value(p, METRIC_WORKERS_STARTED), 1);
+    assert_int_equal(prlimit(p->pid, RLIMIT_NOFILE, &before, NULL), 0);
+    worker = sup_expect_ready(p);
+    sup_stop_one(p, worker);
 }
 
 /* --- stopping --- */
@@ -216,6 +258,7 @@ int main(int argc, char **argv)
         SUP_TEST(workers_that_die_young_are_started_ever_more_slowly),
         SUP_TEST(a_replacement_that_never_is_ready_is_replaced),
         SUP_TEST(workers_leave_when_the_supervisor_is_killed),
+        SUP_TEST(a_worker_that_cannot_be_started_is_started_later),
         SUP_TEST(a_worker_that_does_not_leave_is_killed),
         SUP_TEST(a_second_term_kills_at_once),
         SUP_TEST(a_first_generation_that_dies_is_an_error),
