@@ -31,7 +31,7 @@ own_folder() { # a folder that is ours and nobody else's, though its parent is o
 
 make_var() {
     find_places
-    mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations" "$VAR/jobs"
+    mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations" "$VAR/jobs" "$VAR/planner"
     own_folder "$RUN"
     [[ $RUN == "$VAR/run" || -e $VAR/run ]] || ln -s "$RUN" "$VAR/run"
     make_pg_folders
@@ -83,6 +83,12 @@ token_file = $VAR/tokens
 dir = $RUN
 [operations]
 workers = 2
+[planner]
+processes = 2
+[local]
+slots = 4
+[pool default]
+max_concurrent_provisioning = 4
 TEXT
     mv "$INI.new" "$INI"
 }
@@ -120,7 +126,7 @@ service_pids() {
     local name=$1 home link pid program comm
     case $name in
         redis) program=redis-server ;;
-        operations | jobs) program=weighbridge-$name ;;
+        operations | jobs | planner) program=weighbridge-$name ;;
         *) program=$name ;;
     esac
     home=$(home_of "$name" | sed 's/[][*?\\]/\\&/g')
@@ -282,6 +288,11 @@ start_operations() {
 start_jobs() {
     launch jobs "$BUILD/weighbridge-jobs" --config "$INI"
     wait_until jobs 20 handler_answers jobs
+}
+
+start_planner() {
+    launch planner "$BUILD/weighbridge-planner" --config "$INI"
+    wait_until planner 20 handler_answers planner
 }
 
 # Asks /healthz as a web server would, so that nginx need not run. Perl is part of every Debian.

@@ -18,6 +18,8 @@ import redis
 import requests
 
 ROOT = Path(__file__).resolve().parents[2]
+# Tests that need a planner start their own: others want jobs to stay as they put them.
+SERVICES = ("postgres", "redis", "operations", "jobs", "nginx")
 HANG_S = 30  # guards against hanging for ever: several times what any rule allows
 
 
@@ -62,7 +64,7 @@ class Stack:
         return done.stdout
 
     def up(self):
-        self.dev("up")
+        self.dev("up", *SERVICES)
         for line in self.dev("env").splitlines():
             words = shlex.split(line)
             if words and words[0] == "export":
@@ -228,6 +230,9 @@ def stack(_stack, request):
         if _was_touched(request, name):
             _stack.dev("thaw", name)
             _stack.dev("start", name)
+    if (_stack.var / "log" / "planner.pid").exists():
+        _stack.dev("stop", "planner")
+        (_stack.var / "log" / "planner.pid").unlink()
 
 
 def _was_touched(request, name):

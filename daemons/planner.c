@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* weighbridge-planner: plans batch jobs and carries them out (lib/plan). It is run like the FastCGI programs, by a
+ * supervisor that replaces what dies and reloads on HUP, and has a socket of its own for /healthz, /readyz and
+ * /metrics. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/breaker.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "base/stop.h"
+#include "base/str.h"
+#include "model/job_fsm.h"
+#include "plan/planner.h"
+#include "store/ready.h"
+#include "web/web_main.h"
+#include "web/web_options.h"
+
+enum { FSM_MAX = 1 << 18, ROUTES = 3 };
+
+static int start(const struct web_context *w, void **app, struct err *e)
+{
+    const struct planner_options o = {
+        .conf = w->conf, .db_breaker = w->db_breaker, .kv_breaker = w->kv_breaker
+    };
+    struct planner *p = NULL;
+
+    metrics_show(METRICS_OF_PLANNER);
+    if (w->cgi)
+        return err_set(e, ERR_INVALID, "the planner is no CGI program");
+    if (planner_start(&o, &p, e) < 0)
+        return -1;
+    *app = p;
+    return 0;
+}
+
+static void stop(void *planner)
+{
+    planner_stop(planner);
+}
+
+static int64_t processes(const struct conf *c)
+{
+    return c->planner_processes;
+}
+
+static const char *socket_path(const struct conf *c)
+{
+    return c->planner_socket;
+}
+
+static int dump_fsm(void)
+{
+    cleanup_buf struct buf text = BUF_INIT(FSM_MAX);
+
+    job_fsm_print(&text);
+    return fwrite(text.data, 1, text.len, stdout) == text.len && fflush(stdout) == 0 ? EXIT_SUCCESS
+                                                                                     : EXIT_FAILURE;
+}
+
+static int fail(const struct err *e)
+{
+    (void)fprintf(stderr, "weighbridge-planner: %s\n", e->msg);
+    return EXIT_FAILURE;
+}
+
+static int run_once(const char *config)
+{
+    struct err e = ERR_INIT;
+    cleanup_conf struct conf conf = { 0 };
+    enum log_level level = LOG_INFO;
+    struct breaker db_breaker;
+    struct breaker kv_breaker;
+
+    if (conf_load(&conf, config, &e) < 0)
+        return fail(&e);
+    (void)log_level_parse(conf.runtime_log_level, &level);
+    log_setup("weighbridge-planner", level);
+    stop_block();
+    breaker_init(&db_breaker);
+    breaker_init(&kv_breaker);
+    const struct planner_options o = {
+        .conf = &conf, .db_breaker = &db_breaker, .kv_breaker = &kv_breaker
+    };
+    const int rc = planner_once(&o, &e);
+    breaker_fini(&db_breaker);
+    breaker_fini(&kv_breaker);
+    return rc < 0 ? fail(&e) : EXIT_SUCCESS;
+}
+
+/* The two actions that no other program has; all else is web_main()'s. 0 and *status when it was one of them. */
+static int own_action(int argc, char **argv, int *status)
+{
+    const char *config = conf_usual_path();
+    bool once = false;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--dump-fsm") == 0 && argc == 2) {
+            *status = dump_fsm();
+            return 0;
+        }
+        if (strcmp(argv[i], "--once") == 0)
+            once = true;
+        else if (str_starts(argv[i], "--config="))
+            config = argv[i] + strlen("--config=");
+        else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
+            config = argv[++i];
+        else
+            return 1;
+    }
+    if (once)
+        *status = run_once(config);
+    return once ? 0 : 1;
+}
+
+/* Behind a web server that also serves the handlers, these need names of their own. */
+static size_t own_routes(struct web_route *out)
+{
+    static const char *const NAMES[][2] = {
+        { "/healthz", "/planner/healthz" },
+        { "/readyz", "/planner/readyz" },
+        { "/metrics", "/planner/metrics" },
+    };
+    size_t n = 0;
+
+    for (size_t i = 0; i < HEALTH_ROUTES_COUNT; i++) {
+        for (size_t k = 0; k < ROUTES; k++) {
+            if (strcmp(HEALTH_ROUTES[i].pattern, NAMES[k][0]) == 0) {
+                out[n] = HEALTH_ROUTES[i];
+                out[n++].pattern = NAMES[k][1];
+            }
+        }
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    const struct db_stmts stmts[] = { READY_STMTS };
+    struct web_route routes[ROUTES];
+    const size_t n_routes = own_routes(routes);
+    const struct web_app app = {
+        .name = "planner",
+        .summary = "plans batch jobs and carries them out",
+        .more_help =
+            "  --once                    one cycle: plan, do what is due, leave\n"
+            "  --dump-fsm                print the state machine of jobs (docs/job-states.md)\n",
+        .routes = routes,
+        .n_routes = n_routes,
+        .stmts = stmts,
+        .n_stmts = 1,
+        .workers = processes,
+        .socket = socket_path,
+        .check = planner_check,
+        .start = start,
+        .stop = stop,
+    };
+    int status = EXIT_FAILURE;
+
+    return own_action(argc, argv, &status) == 0 ? status : web_main(&app, argc, argv);
+}

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planners started by hand beside a stack that has none of its own, and doubles of the services outside."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import requests
+
+from conftest import HANG_S, ROOT, wait_until
+from program import binary, is_alive
+
+STATES = ("queued planned resource_preparing submitting scheduling validating in_progress finalizing cancelling completed "
+          "failed expired cancelled resource_failed submit_failed").split()
+ENDED = STATES[STATES.index("completed"):]
+QUICK = {  # so that what takes over, polls or waits does so within a test's patience
+    "WB_PLANNER_POLL_S": "1", "WB_PLANNER_LEASE_MS": "1500", "WB_PLANNER_CLAIM_MS": "1500", "WB_PLANNER_CREATE_WAIT_S": "1",
+    "WB_PLANNER_SWEEP_S": "1", "WB_FAULTS_ALLOW": "on",
+}
+
+
+class Double:
+    """A server that speaks a provider's or the batch service's API: tests/fake/fake_*.py."""
+
+    def __init__(self, name, *args):
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "fake" / f"fake_{name}.py"), *args],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
+        self.url = f"http://127.0.0.1:{json.loads(self.process.stdout.readline())['port']}"
+
+    def state(self):
+        return requests.get(self.url + "/_state", timeout=HANG_S).json()
+
+    def order(self, **order):
+        answer = requests.post(self.url + "/_control", json=order, timeout=HANG_S)
+        assert answer.status_code < 300, answer.text
+
+    def fault(self, match, do, **more):
+        self.order(faults=[{"match": match, "do": do, **more}])
+
+    def calls(self, method, path):
+        return [r for r in self.state()["requests"] if r["method"] == method and r["path"] == path]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(HANG_S)
+
+
+class Planner:
+    """weighbridge-planner as one process, without a supervisor that would start it again."""
+
+    def __init__(self, stack, *args, **env):
+        self.folder = Path(tempfile.mkdtemp(prefix="wb-planner-", dir="/tmp"))
+        self.log = self.folder / "log"
+        environ = {**stack.environ, **QUICK, **{k: str(v) for k, v in env.items()}}
+        with socket.socket(socket.AF_UNIX) as listener, open(self.log, "wb") as log:
+            listener.bind(str(self.folder / "planner.sock"))
+            listener.listen()
+            self.process = subprocess.Popen(
+                [binary(stack, "weighbridge-planner"), "--config", str(stack.var / "weighbridge.ini"), *args], cwd="/",
+                stdin=subprocess.DEVNULL if args else listener, stdout=log, stderr=log, env=environ)
+        self.pid = self.process.pid
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def joined(self):
+        wait_until(lambda: self.process.poll() is not None or 'msg="planner joined"' in self.text(), "a planner")
+        assert self.process.poll() is None, self.text()
+        return self
+
+    def leads(self):
+        wait_until(lambda: self.process.poll() is not None or "msg=leads" in self.text(), "a leader")
+        assert self.process.poll() is None, self.text()
+        return self
+
+    def send(self, sig):
+        os.kill(self.pid, sig)
+
+    def died(self):
+        """How it ended: waits for that."""
+        return self.process.wait(HANG_S)
+
+    def alive(self):
+        return is_alive(self.pid)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.send(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            return self.process.wait(HANG_S)
+        finally:
+            self.process.kill()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            status = self.stop()
+        finally:
+            if kind:
+                print(self.text()[-6000:])
+            shutil.rmtree(self.folder, ignore_errors=True)
+        assert kind or status in (0, -signal.SIGKILL), f"ended with {status}"
+
+
+class Yard:
+    """A stack with batch jobs, the batch service's double and planners."""
+
+    def __init__(self, stack):
+        self.stack = stack
+        self.batches = Double("batch_service")
+        self.doubles = [self.batches]
+        self.planners = []
+        self.env = {"WB_BATCH_URL": self.batches.url}
+
+    def double(self, name, *args):
+        self.doubles.append(Double(name, *args))
+        return self.doubles[-1]
+
+    def planner(self, *args, **env):
+        return Planner(self.stack, *args, **{**self.env, **env})
+
+    def close(self):
+        for double in self.doubles:
+            double.close()
+
+    # --- jobs ---
+
+    def empty(self):
+        self.stack.sql("TRUNCATE job CASCADE")
+        self.stack.sql("TRUNCATE job_run, job_event, job_count, intent, provision, local_slot, chore, planner_lease")
+
+    def create(self, **fields):
+        body = {"input_dataset": "file-1", "endpoint": "/v1/chat/completions", **fields}
+        answer = self.stack.call("POST", "/api/v1/jobs", body, token="submitter")
+        assert answer.status_code == 200, answer.text
+        return answer.json()["id"]
+
+    def enqueue(self, n=1, pool="default", window_minutes=1440, request="{}", **columns):
+        """Straight into the tables, as job_enqueue() does it: the ids, as uuids."""
+        run = {"replicas": 1, "gpus": 0, "prio": 0, "queue_deadline": "24 hours", **columns}
+        rows = self.stack.sql("""
+            WITH j AS (INSERT INTO job (pool_id, created_by, name, endpoint, model, input_file, completion_window,
+                       window_minutes, request)
+                  SELECT p.id, 'test', 'job ' || n, '/v1/chat/completions', 'm', 'file-1', '24h', %s, %s::jsonb
+                  FROM pool p, generate_series(1, %s) n WHERE p.name = %s RETURNING *),
+            r AS (INSERT INTO job_run (job_id, pool_id, tenant, prio, actor, enqueued_at, queue_deadline, replicas, gpus)
+                  SELECT id, pool_id, 'test', %s, 'test', created_at, created_at + %s::interval, %s, %s FROM j)
+            SELECT id FROM j""",
+            (window_minutes, request, n, pool, run["prio"], run["queue_deadline"], run["replicas"], run["gpus"]))
+        assert len(rows) == n, rows
+        return [row[0] for row in rows]
+
+    def job(self, job_id):
+        answer = self.stack.get(f"/api/v1/jobs/job_{job_id.removeprefix('job_')}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def state(self, job_id):
+        number = self.stack.sql("SELECT coalesce(r.state, j.final_state) FROM job j LEFT JOIN job_run r ON r.job_id = j.id"
+                                " WHERE j.id = %s::uuid", (job_id.removeprefix("job_"),))
+        return STATES[number[0][0]]
+
+    def states(self):
+        """How many jobs are in each state."""
+        rows = self.stack.sql("SELECT coalesce(r.state, j.final_state), count(*) FROM job j"
+                              " LEFT JOIN job_run r ON r.job_id = j.id GROUP BY 1")
+        return {STATES[state]: n for state, n in rows}
+
+    def reaches(self, job_id, state, timeout_s=HANG_S):
+        def probe():
+            now = self.state(job_id)
+            assert now == state or now not in ENDED, f"{job_id} is {now}: {self.errors(job_id)}"
+            return now == state
+        wait_until(probe, f"{job_id} {state}", timeout_s)
+
+    def errors(self, job_id):
+        return self.stack.sql("SELECT coalesce(r.error_code, j.error_code), coalesce(r.error, j.error) FROM job j"
+                              " LEFT JOIN job_run r ON r.job_id = j.id WHERE j.id = %s::uuid", (job_id.removeprefix("job_"),))[0]
+
+    def all_end(self, state="completed", timeout_s=HANG_S):
+        wait_until(lambda: set(self.states()) <= {state}, f"all {state}, not {self.states()}", timeout_s)
+
+    def history(self, job_id):
+        rows = self.stack.sql("SELECT to_state FROM job_event WHERE job_id = %s::uuid ORDER BY at, seq",
+                              (job_id.removeprefix("job_"),))
+        return [STATES[row[0]] for row in rows]
+
+    def nothing_left(self, timeout_s=HANG_S):
+        """No machine is out, no release is due, no batch of ours runs."""
+        wait_until(lambda: self.stack.sql("SELECT (SELECT count(*) FROM local_slot) + (SELECT count(*) FROM intent"
+                                          " WHERE state = 0 AND kind >= 3)")[0][0] == 0, "slots and releases", timeout_s)
+        wait_until(lambda: self.batches.state()["alive"] == 0, "no batch alive", timeout_s)
+
+    def batches_of(self, job_id):
+        job_id = job_id.removeprefix("job_")
+        return [b for b in self.batches.state()["batches"] if (b.get("aibrix") or {}).get("job_id") == job_id]
+
+    def most_provisioning(self):
+        """The most jobs that were planned or preparing at any moment, by the audit trail."""
+        rows = self.stack.sql("""
+            SELECT coalesce(max(now_there), 0) FROM (SELECT sum(step) OVER (ORDER BY at, seq) AS now_there FROM (
+                SELECT at, seq, (to_state IN (1, 2))::int - (coalesce(from_state, -1) IN (1, 2))::int AS step FROM job_event) s) m""")
+        return rows[0][0]
