@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from conftest import HANG_S, ROOT, wait_until
-from program import Program, ask, binary, run, split
+from program import Program, answer_of, ask, binary, connect, run, split, whole_request
 
 SECRET = "correct-horse-battery-staple"
 
@@ -43,13 +43,23 @@ def test_an_unknown_option_ends_with_2_and_says_where_help_is(stack, args):
 def test_check_tells_what_is_wrong(stack, tmp_path):
     assert run(stack, "--config", ini_of(stack), "--check") == (0, "ok\n", "")
     for text, says in (("[db]\ncolour = blue\n", "colour"), ("[fcgi]\nthreads = 1\n", "threads"), ("x\n", "1"),
-                       ("[auth]\nmode = closed\n", "mode"), ("[nothing]\na = b\n", "nothing")):
+                       ("[auth]\nmode = closed\n", "mode"), ("[nothing]\na = b\n", "nothing"),
+                       ("[auth]\nmode = open\n[runtime]\nlog_level = loud\n", "log_level"),
+                       ("[auth]\nmode = open\n[redis]\nurl = x\n", "[redis] url")):
         bad = tmp_path / "bad.ini"
         bad.write_text(text)
         status, out, err = run(stack, "--config", str(bad), "--check")
         assert status == 1 and not out and says in err, (text, err)
     status, _, err = run(stack, "--config", str(tmp_path / "none.ini"), "--check")
     assert status == 1 and "none.ini" in err
+
+
+def test_a_second_migration_has_nothing_to_do(stack):
+    args = ("--config", ini_of(stack), "--sql", str(ROOT / "sql"))
+    status, out, err = run(stack, *args, name="weighbridge-migrate")
+    assert (status, out) == (0, "") and "applied=0" in err
+    status, out, err = run(stack, *args[:2], "--sql", "/nowhere", name="weighbridge-migrate")
+    assert (status, out) == (1, "") and "/nowhere" in err
 
 
 def test_print_config_shows_what_counts_but_no_secrets(stack):
@@ -97,6 +107,55 @@ def test_with_a_listening_socket_as_descriptor_0_it_serves(stack, tmp_path):
             assert program.workers() == [] and not (tmp_path / "run" / "operations.sock").exists()
             os.kill(program.pid, signal.SIGTERM)
             assert program.process.wait(HANG_S) == 0
+
+
+def given_socket(path):
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen(512)
+    return listening
+
+
+def test_without_a_runtime_folder_it_asks_the_stores_itself(stack, tmp_path):
+    """Slower, and no less right: what is acknowledged is in the next poll."""
+    path, folder = tmp_path / "given.sock", tmp_path / "a-file"
+    folder.write_text("in the way")
+    with given_socket(path) as listening, Program(stack, stdin=listening.fileno(), WB_RUNTIME_DIR=str(folder)) as program:
+        for i in range(5):
+            key = f"/api/v1/staging/k{i}"
+            assert ask(path, key, method="PUT", token=stack.env["WB_WORKER_TOKEN"], body=b'{"node_name":"n"}')[0] == 204
+            status, body = ask(path, "/api/operations", token=stack.env["WB_VIEWER_TOKEN"])
+            assert status == 200 and f'"staging:k{i}"' in body
+        assert program.text().count('msg="no shared memory"') == 1
+    assert folder.read_text() == "in the way"
+
+
+def test_a_socket_that_cannot_be_made_ends_it_with_a_word(stack):
+    env = {**os.environ, "WB_OPERATIONS_SOCKET": "/nowhere/operations.sock"}
+    status, out, err = run(stack, "--config", ini_of(stack), env=env)
+    assert (status, out) == (1, "") and "/nowhere/operations.sock" in err
+
+
+@pytest.mark.parametrize("limit", [100, 160])
+def test_connections_leave_the_descriptors_that_stores_need(stack, tmp_path, limit):
+    """With a limit below [fcgi] max_conns, idle clients may take all but a reserve; further ones wait in the backlog."""
+    path, kept = tmp_path / "given.sock", []
+    ini = ["--config", ini_of(stack)]
+    with given_socket(path) as listening, Program(
+            stack, [f"--nofile={limit}:{limit}", binary(stack), *ini], stdin=listening.fileno(), program="prlimit",
+            WB_RUNTIME_DIR=str(tmp_path / "run")):
+        try:
+            first = connect(path)
+            kept.append(first)
+            for _ in range(3 * limit):
+                kept.append(connect(path))
+            for uri in ("/readyz", "/api/operations", "/api/v1/staging", "/api/v1/load-jobs") * 5:
+                first.sendall(whole_request(uri, keep=True, token=stack.env["WB_VIEWER_TOKEN"]))
+                assert answer_of(first)[0] == 200, uri
+        finally:
+            for s in kept:
+                s.close()
+        assert ask(path, "/healthz")[0] == 200
 
 
 def cgi(stack, method, uri, token="viewer", body=b"", **env):
