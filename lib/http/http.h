@@ -8,7 +8,8 @@
  *
  * Policy: http and https only; no redirects (a 3xx is the answer); no signals; certificates verified
  * (by ca_file instead of the system's when given); connecting has a limit of its own; the body has a
- * maximum; no cookies, no .netrc, no user in the URL; Expect: 100-continue is never sent.
+ * maximum; no cookies, no .netrc, no user in the URL; Expect: 100-continue is never sent. Proxies are
+ * those of the environment (https_proxy, no_proxy).
  *
  * Errors of a call (an answer of any status is no error): ERR_TIMEOUT, ERR_UNAVAILABLE (cannot
  * connect or resolve, TLS refused, connection broken, told to stop), ERR_TOO_LARGE (the answer),

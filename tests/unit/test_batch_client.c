@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/stop.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "batch/batch_client.h"
 #include "json/jx.h"
@@ -123,6 +124,19 @@ static void a_client_needs_a_url(void **state)
         assert_int_equal(e.code, ERR_INVALID);
         assert_null(c);
     }
+}
+
+static void the_options_of_its_section_are_used(void **state)
+{
+    struct batch_scene *s = *state;
+    cleanup_conf struct conf conf;
+    cleanup_batch_client struct batch_client *c = NULL;
+    struct batch b = batch_make(s, BATCH_JOB);
+    assert_int_equal(conf_load(&conf, NULL, &s->e), 0);
+    mem_replace(&conf.batch_url, s->server.url);
+    mem_replace(&conf.batch_token, BATCH_TOKEN);
+    assert_int_equal(batch_client_open_conf(&conf, -1, &c, &s->e), 0);
+    assert_int_equal(batch_client_get(c, b.id, &b, &s->note, &s->e), 0);
 }
 
 static void windows_are_whole_minutes(void **state)
@@ -441,6 +455,7 @@ int main(void)
         SCENE(empty_parts_are_left_out),
         SCENE(the_url_may_end_in_v1),
         cmocka_unit_test(a_client_needs_a_url),
+        SCENE(the_options_of_its_section_are_used),
         cmocka_unit_test(windows_are_whole_minutes),
         SCENE(a_batch_is_followed_to_its_end),
         SCENE(a_batch_is_cancelled),
