@@ -21,8 +21,9 @@ for program in "$sbin"/weighbridge-*; do
     expect weighbridge 0 "$program" --version
     expect "$etc/weighbridge/weighbridge.ini" 0 "$program" --help
 done
-# The sample as it is: everything is read, and there are no tokens yet.
-expect "$etc/weighbridge/tokens" 1 "$sbin/weighbridge-operations" --check
+# The configuration is found and read; without tokens nothing starts.
+expect 'token_file = ' 0 "$sbin/weighbridge-operations" --print-config
+expect /nonexistent/tokens 1 env WB_AUTH_TOKEN_FILE=/nonexistent/tokens "$sbin/weighbridge-operations" --check
 # Migrations are found: what fails is the database, for which there is nobody.
 expect 'not migrated' 1 env WB_DB_URL='host=/nonexistent' "$sbin/weighbridge-migrate"
 expect "$data/sql" 0 "$sbin/weighbridge-migrate" --help
