@@ -22,7 +22,7 @@ for program in "$sbin"/weighbridge-*; do
     expect "$etc/weighbridge/weighbridge.ini" 0 "$program" --help
 done
 # The configuration is found and read; without tokens nothing starts.
-expect 'token_file = ' 0 "$sbin/weighbridge-operations" --print-config
+expect 'token_file = /' 0 "$sbin/weighbridge-operations" --print-config
 expect /nonexistent/tokens 1 env WB_AUTH_TOKEN_FILE=/nonexistent/tokens "$sbin/weighbridge-operations" --check
 # Migrations are found: what fails is the database, for which there is nobody.
 expect 'not migrated' 1 env WB_DB_URL='host=/nonexistent' "$sbin/weighbridge-migrate"
