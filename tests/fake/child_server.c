@@ -20,6 +20,7 @@
 #include "base/str.h"
 #include "base/wait.h"
 #include "http/http_json.h"
+#include "tests/fake/json_of.h"
 
 enum { START_MS = 30000, ARGS_MAX = 12, LINE_SIZE = 256, SKIPPED = 77 };
 
@@ -116,14 +117,11 @@ static json_object *ask(
 void child_server_order(struct child_server *s, const char *order)
 {
     cleanup_free char *text = mem_strdup(order);
-    cleanup_json json_object *body = NULL;
-    struct err e = ERR_INIT;
     for (char *p = text; *p; p++) {
         if (*p == '\'')
             *p = '"';
     }
-    if (jx_parse(text, strlen(text), 1 << 20, &body, &e) < 0)
-        fail_msg("%s: %s", order, e.msg);
+    cleanup_json json_object *body = json_of(text);
     json_object_put(ask(s, "POST", "_control", body));
 }
 

@@ -111,14 +111,19 @@ void scene_provision_ok(struct provider_scene *s, enum provision_status status)
     assert_int_equal(s->result.n, s->spec.replicas);
 }
 
+void scene_api(const struct provider_scene *s, const char *path, char **url, char **key)
+{
+    char text[96];
+    assert_true(http_url(text, sizeof text, s->server.url, path));
+    scene_set(url, text);
+    scene_set(key, SCENE_KEY);
+}
+
 int scene_lambda(void **state)
 {
     static struct provider_scene s;
-    char url[96];
     scene_open(&s, "fake_lambda.py");
-    (void)str_format(url, sizeof url, "%s/api/v1", s.server.url);
-    scene_set(&s.conf.lambda_cloud_url, url);
-    scene_set(&s.conf.lambda_cloud_key, SCENE_KEY);
+    scene_api(&s, "api/v1", &s.conf.lambda_cloud_url, &s.conf.lambda_cloud_key);
     scene_set(&s.conf.lambda_cloud_ssh_keys, "ci");
     scene_start(&s, "lambdaCloud");
     *state = &s;

@@ -24,6 +24,8 @@ struct provider_scene {
 
 /* The double alone, with the defaults of all options; the test then sets those of its type. */
 void scene_open(struct provider_scene *s, const char *script);
+/* Where the double's API is, and its key, into the options of a type. */
+void scene_api(const struct provider_scene *s, const char *path, char **url, char **key);
 /* The provisioner, by the options as they are now. */
 void scene_start(struct provider_scene *s, const char *type);
 void scene_close(struct provider_scene *s);

@@ -17,17 +17,9 @@
 #include "batch/batch_client.h"
 #include "json/jx.h"
 #include "tests/fake/batch_scene.h"
+#include "tests/fake/json_of.h"
 
 enum { SHORT_MS = 300 };
-
-static json_object *parse(const char *text)
-{
-    json_object *o = NULL;
-    struct err e = ERR_INIT;
-    if (jx_parse(text, strlen(text), 1 << 20, &o, &e) < 0)
-        fail_msg("%s: %s", text, e.msg);
-    return o;
-}
 
 /* A create that must not return 0: whatever the server did with it. */
 static void create_fails(struct batch_scene *s, enum batch_outcome outcome, enum err_code code)
@@ -46,13 +38,13 @@ static void the_extension_goes_out_as_the_service_knows_it(void **state)
 {
     struct batch_scene *s = *state;
     cleanup_batch struct batch b = BATCH_INIT;
-    cleanup_json json_object *metadata = parse("{\"k\":\"v\"}");
+    cleanup_json json_object *metadata = json_of("{\"k\":\"v\"}");
     cleanup_json json_object *runtime =
-        parse("{\"target\":\"LambdaCloud\",\"options\":{\"host\":\"192.0.2.1\"}}");
-    cleanup_json json_object *allocation = parse(
+        json_of("{\"target\":\"LambdaCloud\",\"options\":{\"host\":\"192.0.2.1\"}}");
+    cleanup_json json_object *allocation = json_of(
         "{\"provision_id\":\"p\",\"resource_details\":[{\"gpu_type\":\"A10\",\"replica\":2}]}");
-    cleanup_json json_object *spec = parse("{\"engine\":{\"image\":\"i\"}}");
-    cleanup_json json_object *limits = parse("{\"max_concurrency\":4}");
+    cleanup_json json_object *spec = json_of("{\"engine\":{\"image\":\"i\"}}");
+    cleanup_json json_object *limits = json_of("{\"max_concurrency\":4}");
     struct batch_create r = batch_plain();
     r.metadata = metadata;
     r.model = "m";
@@ -85,7 +77,7 @@ static void empty_parts_are_left_out(void **state)
 {
     struct batch_scene *s = *state;
     cleanup_batch struct batch b = BATCH_INIT;
-    cleanup_json json_object *empty = parse("{}");
+    cleanup_json json_object *empty = json_of("{}");
     struct batch_create r = batch_plain();
     r.metadata = empty;
     r.client = empty;
@@ -229,8 +221,8 @@ static void what_is_refused_says_why(void **state)
     struct batch_scene *s = *state;
     struct batch b = BATCH_INIT;
     struct batch_create r = batch_plain();
-    cleanup_json json_object *runtime = parse("{\"target\":\"Mars\"}");
-    cleanup_json json_object *limits = parse("{\"speed\":1}");
+    cleanup_json json_object *runtime = json_of("{\"target\":\"Mars\"}");
+    cleanup_json json_object *limits = json_of("{\"speed\":1}");
     r.runtime = runtime;
     assert_int_equal(batch_client_create(s->client, &r, &b, &s->note, &s->e), -1);
     assert_int_equal(s->note.outcome, BATCH_REFUSED);

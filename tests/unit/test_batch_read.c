@@ -12,21 +12,13 @@
 
 #include "batch/batch_client.h"
 #include "json/jx.h"
-
-static json_object *parse(const char *text)
-{
-    json_object *o = NULL;
-    struct err e = ERR_INIT;
-    if (jx_parse(text, strlen(text), 1 << 20, &o, &e) < 0)
-        fail_msg("%s: %s", text, e.msg);
-    return o;
-}
+#include "tests/fake/json_of.h"
 
 static struct batch read_text(const char *text)
 {
     struct batch b = BATCH_INIT;
     struct err e = ERR_INIT;
-    cleanup_json json_object *o = parse(text);
+    cleanup_json json_object *o = json_of(text);
     assert_int_equal(batch_read(o, &b, &e), 0);
     return b;
 }
@@ -109,7 +101,7 @@ static void too_long_an_id_is_none(void **state)
     struct err e = ERR_INIT;
     (void)state;
     (void)snprintf(text, sizeof text, "{\"id\":\"%0200d\"}", 7);
-    cleanup_json json_object *o = parse(text);
+    cleanup_json json_object *o = json_of(text);
     assert_int_equal(batch_read(o, &b, &e), -1);
     assert_int_equal(e.code, ERR_INTERNAL);
 }

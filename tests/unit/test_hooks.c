@@ -18,22 +18,7 @@
 #include "base/mem.h"
 #include "json/jx.h"
 #include "provision/provisioner.h"
-
-static json_object *parse(const char *text)
-{
-    json_object *o = NULL;
-    struct err e = ERR_INIT;
-    if (jx_parse(text, strlen(text), 1 << 20, &o, &e) < 0)
-        fail_msg("%s: %s", text, e.msg);
-    return o;
-}
-
-static void same_json(json_object *o, const char *text)
-{
-    cleanup_buf struct buf b = BUF_INIT(1 << 16);
-    jx_print(o, &b);
-    assert_string_equal(b.data, text);
-}
+#include "tests/fake/json_of.h"
 
 static struct provision_hooks hooks_of(const char *type)
 {
@@ -62,8 +47,8 @@ static struct provision_spec scheduled(const struct hook_job *job)
 static void a_template_says_what_is_needed(void **state)
 {
     cleanup_json json_object *spec =
-        parse("{\"accelerator\":{\"type\":\"A100\",\"count\":8,\"vram_gb\":80},\"engine\":{}}");
-    cleanup_json json_object *config = parse("{\"region\":\"us-west-1\",\"other\":[1]}");
+        json_of("{\"accelerator\":{\"type\":\"A100\",\"count\":8,\"vram_gb\":80},\"engine\":{}}");
+    cleanup_json json_object *config = json_of("{\"region\":\"us-west-1\",\"other\":[1]}");
     struct hook_job job = { .model = "m", .replicas = 3, .spec = spec, .provider_config = config };
     (void)state;
     struct provision_spec s = scheduled(&job);
@@ -83,7 +68,7 @@ static void without_a_template_one_replica_and_no_accelerator(void **state)
     assert_int_equal(s.gpus_per_replica, 0);
     assert_string_equal(s.gpu_type, "");
     assert_string_equal(s.region, "");
-    cleanup_json json_object *nulls = parse("{\"accelerator\":{\"type\":null,\"count\":null}}");
+    cleanup_json json_object *nulls = json_of("{\"accelerator\":{\"type\":null,\"count\":null}}");
     job.spec = nulls;
     s = scheduled(&job);
     assert_int_equal(s.gpus_per_replica, 0);
@@ -92,8 +77,8 @@ static void without_a_template_one_replica_and_no_accelerator(void **state)
 static void refuse(
     const char *spec_text, const char *config_text, int64_t replicas, const char *piece)
 {
-    cleanup_json json_object *spec = parse(spec_text);
-    cleanup_json json_object *config = parse(config_text);
+    cleanup_json json_object *spec = json_of(spec_text);
+    cleanup_json json_object *config = json_of(config_text);
     struct hook_job job = { .replicas = replicas, .spec = spec, .provider_config = config };
     struct provision_spec s;
     for (int i = 0; i < 2; i++) { /* the same when it is accepted and when it is planned */
@@ -127,7 +112,7 @@ static void runpod_needs_a_type_at_once(void **state)
 {
     struct hook_job job = { .model = "" };
     struct err e = ERR_INIT;
-    cleanup_json json_object *spec = parse("{\"accelerator\":{\"type\":\"A40\",\"count\":1}}");
+    cleanup_json json_object *spec = json_of("{\"accelerator\":{\"type\":\"A40\",\"count\":1}}");
     (void)state;
     assert_int_equal(hooks_of("runpod").validate_request(&job, &e), -1);
     assert_non_null(strstr(e.msg, "accelerator.type"));
@@ -152,21 +137,21 @@ static void machines_are_reached_by_ssh(void **state)
 {
     struct machine m[2] = { ssh_machine(), { .host = "192.0.2.2" } };
     struct provision_result r = { .machine = m, .n = 2 };
-    cleanup_json json_object *spec = parse(
+    cleanup_json json_object *spec = json_of(
         "{\"engine\":{\"image\":\"vllm:1\",\"serve_args\":[\"--a\",\"--b=c\",\"two words\",\"it's\",\"\",\"$(x)\"]}}");
     cleanup_json json_object *out = NULL;
     struct hook_job job = { .model = "org/model", .spec = spec };
     struct err e = ERR_INIT;
     (void)state;
     assert_int_equal(hooks_of("lambdaCloud").build_runtime(&job, &r, &out, &e), 0);
-    same_json(out,
+    json_is(out,
         "{\"target\":\"LambdaCloud\",\"options\":{\"host\":\"192.0.2.1\",\"ssh_port\":\"22\",\"ssh_user\":\"ubuntu\","
         "\"http_base_url\":\"http://192.0.2.1:8000\",\"model\":\"org/model\",\"image\":\"vllm:1\","
         "\"vllm_args\":\"--a --b=c 'two words' 'it'\\\\''s' '' '$(x)'\"}}");
     json_object_put(STEAL(out));
     job = (struct hook_job){ .model = "" };
     assert_int_equal(hooks_of("runpod").build_runtime(&job, &r, &out, &e), 0);
-    same_json(out,
+    json_is(out,
         "{\"target\":\"RunPod\",\"options\":{\"host\":\"192.0.2.1\",\"ssh_port\":\"22\",\"ssh_user\":\"ubuntu\","
         "\"http_base_url\":\"http://192.0.2.1:8000\"}}");
 }
@@ -174,7 +159,7 @@ static void machines_are_reached_by_ssh(void **state)
 static void refuse_runtime(
     const struct provision_result *r, const char *spec_text, const char *piece)
 {
-    cleanup_json json_object *spec = parse(spec_text);
+    cleanup_json json_object *spec = json_of(spec_text);
     json_object *out = NULL;
     struct hook_job job = { .model = "m", .spec = spec };
     struct err e = ERR_INIT;
@@ -209,7 +194,7 @@ static void a_server_that_runs_already_is_external(void **state)
     struct err e = ERR_INIT;
     (void)state;
     assert_int_equal(hooks_of("local").build_runtime(&job, &r, &out, &e), 0);
-    same_json(out,
+    json_is(out,
         "{\"target\":\"External\",\"options\":{\"http_base_url\":\"http://127.0.0.1:8000\","
         "\"model\":\"m\"}}");
     json_object_put(STEAL(out));
@@ -229,13 +214,13 @@ static void the_allocation_tells_what_was_got(void **state)
     (void)state;
     assert_int_equal(
         PROVISION_DEFAULT_HOOKS.build_resource_allocation(&job, &spec, "p-1", &out, &e), 0);
-    same_json(out,
+    json_is(out,
         "{\"provision_id\":\"p-1\",\"resource_details\":[{\"gpu_type\":\"A10\",\"replica\":2}]}");
     json_object_put(STEAL(out));
     spec.gpu_type[0] = '\0';
     assert_int_equal(
         PROVISION_DEFAULT_HOOKS.build_resource_allocation(&job, &spec, "p-1", &out, &e), 0);
-    same_json(out, "{\"provision_id\":\"p-1\",\"resource_details\":[{\"replica\":2}]}");
+    json_is(out, "{\"provision_id\":\"p-1\",\"resource_details\":[{\"replica\":2}]}");
 }
 
 static void no_window_is_no_gate(void **state)
@@ -264,14 +249,13 @@ static void a_spec_survives_its_row(void **state)
     struct err e = ERR_INIT;
     cleanup_json json_object *o = provision_spec_json(&spec);
     (void)state;
-    same_json(
-        o, "{\"replicas\":1024,\"gpus_per_replica\":8,\"gpu_type\":\"H100\",\"region\":\"r\"}");
+    json_is(o, "{\"replicas\":1024,\"gpus_per_replica\":8,\"gpu_type\":\"H100\",\"region\":\"r\"}");
     assert_int_equal(provision_spec_read(o, &back, &e), 0);
     assert_int_equal(back.replicas, 1024);
     assert_int_equal(back.gpus_per_replica, 8);
     assert_string_equal(back.gpu_type, "H100");
     assert_string_equal(back.region, "r");
-    cleanup_json json_object *least = parse("{\"replicas\":1}");
+    cleanup_json json_object *least = json_of("{\"replicas\":1}");
     assert_int_equal(provision_spec_read(least, &back, &e), 0);
     assert_int_equal(back.gpus_per_replica, 0);
     assert_string_equal(back.gpu_type, "");
@@ -285,7 +269,7 @@ static void a_spec_that_makes_no_sense_is_refused(void **state)
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         struct provision_spec back;
         struct err e = ERR_INIT;
-        cleanup_json json_object *o = parse(BAD[i]);
+        cleanup_json json_object *o = json_of(BAD[i]);
         assert_int_equal(provision_spec_read(o, &back, &e), -1);
         assert_int_equal(e.code, ERR_INVALID);
     }

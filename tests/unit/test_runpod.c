@@ -18,11 +18,8 @@
 static int setup(void **state)
 {
     static struct provider_scene s;
-    char url[96];
     scene_open(&s, "fake_runpod.py");
-    (void)snprintf(url, sizeof url, "%s/v1", s.server.url);
-    scene_set(&s.conf.runpod_url, url);
-    scene_set(&s.conf.runpod_key, SCENE_KEY);
+    scene_api(&s, "v1", &s.conf.runpod_url, &s.conf.runpod_key);
     scene_set(&s.conf.runpod_ssh_public_key, "ssh-ed25519 AAAA test");
     scene_start(&s, "runpod");
     scene_want(&s, 1, 1, "NVIDIA A40");
