@@ -26,8 +26,9 @@ CREATE TABLE intent (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at timestamptz
 ) WITH (fillfactor = 80);
-CREATE INDEX intent_job ON intent (job_id, kind);
-CREATE INDEX intent_open ON intent (kind, created_at) WHERE state = 0;
+CREATE INDEX intent_job ON intent (job_id);
+CREATE INDEX intent_open ON intent (job_id, kind, created_at) WHERE state = 0;
+CREATE INDEX intent_undo ON intent (next_at) WHERE state = 0 AND kind >= 3;
 
 CREATE FUNCTION job_count_move(pool smallint, old_state smallint, new_state smallint) RETURNS void
 LANGUAGE sql AS $$

@@ -66,13 +66,13 @@ bool job_endpoint_known(const char *endpoint)
 /* What is wrong, as it is found: the field, and the words that follow its name. */
 struct fault {
     const struct job_request *r;
-    enum job_field *bad;
+    enum job_field bad;
     struct err *e;
 };
 
 static int refuse(struct fault *f, enum job_field field, const char *words)
 {
-    *f->bad = field;
+    f->bad = field;
     return err_set(f->e, ERR_INVALID, "%s: %s", job_field_name(f->r->dialect, field), words);
 }
 
@@ -95,18 +95,18 @@ static int check_texts(struct fault *f)
 {
     const struct job_request *r = f->r;
     const struct {
-        enum job_field field;
         const char *text;
         size_t most;
+        enum job_field field;
         bool required;
     } texts[] = {
-        { FIELD_INPUT_FILE, r->input_file, JOB_TEXT_MAX, true },
-        { FIELD_ENDPOINT, r->endpoint, JOB_TEXT_MAX, true },
-        { FIELD_NAME, r->name, JOB_NAME_MAX, false },
-        { FIELD_MODEL, r->model, JOB_TEXT_MAX, false },
-        { FIELD_TEMPLATE_NAME, r->template_name, JOB_TEXT_MAX, false },
-        { FIELD_TEMPLATE_VERSION, r->template_version, JOB_TEXT_MAX, false },
-        { FIELD_POOL, r->pool, JOB_POOL_MAX, false },
+        { r->input_file, JOB_TEXT_MAX, FIELD_INPUT_FILE, true },
+        { r->endpoint, JOB_TEXT_MAX, FIELD_ENDPOINT, true },
+        { r->name, JOB_NAME_MAX, FIELD_NAME, false },
+        { r->model, JOB_TEXT_MAX, FIELD_MODEL, false },
+        { r->template_name, JOB_TEXT_MAX, FIELD_TEMPLATE_NAME, false },
+        { r->template_version, JOB_TEXT_MAX, FIELD_TEMPLATE_VERSION, false },
+        { r->pool, JOB_POOL_MAX, FIELD_POOL, false },
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (check_text(f, texts[i].field, texts[i].text, texts[i].most, texts[i].required) < 0)
@@ -171,20 +171,28 @@ static int check_metadata(struct fault *f)
     return 0;
 }
 
+static int check(struct fault *f, int64_t *minutes)
+{
+    const struct job_request *r = f->r;
+    if (check_texts(f) < 0)
+        return -1;
+    if (!job_endpoint_known(r->endpoint))
+        return refuse(f, FIELD_ENDPOINT, "is none of the endpoints that batches are made of");
+    if (job_window_parse(r->completion_window, minutes) < 0)
+        return refuse(f, FIELD_COMPLETION_WINDOW,
+            "must be days, hours and minutes such as 24h, 1d2h or 90m, up to 366 days");
+    return check_numbers(f) < 0 ? -1 : check_metadata(f);
+}
+
 int job_request_check(
     const struct job_request *r, struct job_terms *terms, enum job_field *bad, struct err *e)
 {
-    struct fault f = { .r = r, .bad = bad, .e = e };
+    struct fault f = { .r = r, .bad = FIELD__COUNT, .e = e };
     int64_t minutes = 0;
-    if (check_texts(&f) < 0)
+    if (check(&f, &minutes) < 0) {
+        *bad = f.bad;
         return -1;
-    if (!job_endpoint_known(r->endpoint))
-        return refuse(&f, FIELD_ENDPOINT, "is none of the endpoints that batches are made of");
-    if (job_window_parse(r->completion_window, &minutes) < 0)
-        return refuse(&f, FIELD_COMPLETION_WINDOW,
-            "must be days, hours and minutes such as 24h, 1d2h or 90m, up to 366 days");
-    if (check_numbers(&f) < 0 || check_metadata(&f) < 0)
-        return -1;
+    }
     *terms = (struct job_terms){
         .window_minutes = minutes,
         .replicas = r->replicas == JOB_UNSET || r->replicas == 0 ? 1 : r->replicas,

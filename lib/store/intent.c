@@ -23,14 +23,15 @@ enum stmt { CLAIM, DONE, RETRY, HAND_BACK, RENEW, OPEN, OPEN_BATCH, BACKLOG };
     SQL_CLOCK ", i.job_id, i.subject, i.error, p.provider, p.region, p.details, i.id," \
               " i.lease_epoch, i.pool_id, i.kind, i.attempts," \
               " CASE WHEN i.kind = " K_RELEASE \
-              " THEN split_part(i.subject, ':', 2)::int ELSE 0 END, " SQL_US( \
-                  "i.created_at") ", " SQL_US("i.next_at")
+              " THEN split_part(i.subject, ':', 2)::int ELSE 0 END" TIME("i.created_at") \
+                  TIME("i.next_at")
+#define TIME(time) ", " SQL_US(time)
 
 static const struct db_stmt STMTS[] = {
     /* p: releasing from now on, unless all of it was released before and this is about what came late. */
     [CLAIM] = { "release_claim",
         "WITH due AS MATERIALIZED (SELECT q.id FROM intent q WHERE q.state = 0"
-        "  AND q.kind IN (" K_RELEASE ", " K_STRAY_BATCH ") AND q.pool_id = ANY ($1::smallint[])"
+        "  AND q.kind >= " K_RELEASE " AND q.pool_id = ANY ($1::smallint[])"
         "  AND q.next_at <= now() AND (q.lease_until IS NULL OR q.lease_until < now())"
         "  ORDER BY q.next_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
         " i AS (UPDATE intent i SET lease_owner = $2::uuid, lease_epoch = i.lease_epoch + 1,"
@@ -84,7 +85,7 @@ static const struct db_stmt STMTS[] = {
         3 },
     [BACKLOG] = { "release_backlog",
         "SELECT " COLUMNS " FROM intent i LEFT JOIN provision p ON i.kind = " K_RELEASE
-        " AND p.key = i.subject WHERE i.state = 0 AND i.kind IN (" K_RELEASE ", " K_STRAY_BATCH ")"
+        " AND p.key = i.subject WHERE i.state = 0 AND i.kind >= " K_RELEASE
         " ORDER BY i.created_at, i.id LIMIT $1",
         1 },
 };

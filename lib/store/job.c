@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "db/db_row.h"
+#include "model/job_deadline.h"
 #include "store/job_row.h"
 #include "store/job_sql.h"
 
@@ -37,8 +38,7 @@ static const struct db_stmt STMTS[] = {
         " r AS (INSERT INTO job_run (job_id, pool_id, tenant, prio, actor, enqueued_at,"
         "  queue_deadline, replicas, gpus, gpu_type)"
         "  SELECT j.id, j.pool_id, $12, $13::smallint, j.created_by, j.created_at,"
-        "  j.created_at + greatest(j.window_minutes * interval '1 minute',"
-        "  $14::bigint * interval '1 second'), $15::int, $16::int, $17 FROM j RETURNING *),"
+        "  j.created_at + $14::bigint * interval '1 microsecond', $15::int, $16::int, $17 FROM j RETURNING *),"
         " f AS (INSERT INTO job_file_ref (file_id, job_id, role) SELECT j.input_file, j.id, 0"
         "  FROM j)"
         " SELECT " JOB_COLUMNS " FROM j" JOB_JOINS_WITH("(TABLE r)"),
@@ -157,7 +157,8 @@ static int enqueue_once(
             DB_TEXT(text_or(j->model, "")), DB_TEXT(j->input_file), DB_TEXT(j->completion_window),
             DB_INT8(j->window_minutes), DB_TEXT(j->request_json), DB_TEXT(j->idem_key),
             DB_TEXT(j->idem_key == NULL ? NULL : text_or(j->idem_hash, "")),
-            DB_TEXT(text_or(j->tenant, by)), DB_INT8(j->priority), DB_INT8(j->queue_deadline_s),
+            DB_TEXT(text_or(j->tenant, by)), DB_INT8(j->priority),
+            DB_INT8(job_queue_deadline_us(0, j->window_minutes, j->queue_deadline_s)),
             DB_INT8(j->replicas), DB_INT8(j->gpus), DB_TEXT(text_or(j->gpu_type, ""))),
         &rows, e);
     if (none < 0)
@@ -277,8 +278,7 @@ int job_events(struct db *db, const char *id, struct job_history *out, struct er
         if (read_happening(&got.rows, (int)got.n, &got.happening[got.n], e) < 0)
             return err_wrap(e, "events of job %s", id);
     }
-    *out = got;
-    got = (struct job_history)JOB_HISTORY_INIT;
+    HAND_OVER(out, &got, ((struct job_history)JOB_HISTORY_INIT));
     return 0;
 }
 

@@ -22,6 +22,20 @@ enum { PAGE_MAX = 200, STATES_TEXT = 64, CURSOR_SIZE = 64 };
 #define OF_STATES        "($5::smallint[] IS NULL OR coalesce(r.state, j.final_state) = ANY ($5))"
 #define THE_PAGE         JOB_JOINS IN_ORDER("j") " LIMIT $3"
 
+/* The newest of what k is, with its creator. */
+#define NEWEST_OF_K BEFORE_CURSOR("k") " AND " OF_CREATOR("k") IN_ORDER("k") PAGE_LIMIT
+#define K_OF_RUN    "SELECT k.id, k.created_at FROM job_run r JOIN job k ON k.id = r.job_id"
+#define RUNNING     "'{1,2,3,4,5,6,7,8}'::smallint[]"
+#define STATES_RUNNING \
+    "(" K_OF_RUN " WHERE $5::smallint[] && " RUNNING \
+    " AND r.state > 0 AND r.state = ANY ($5::smallint[]) AND " NEWEST_OF_K ")"
+#define STATES_QUEUED \
+    "(" K_OF_RUN " WHERE 0 = ANY ($5::smallint[]) AND r.state = 0 AND " NEWEST_OF_K ")"
+#define STATES_ENDED \
+    "SELECT e.id, e.created_at FROM unnest($5::smallint[]) s CROSS JOIN LATERAL (SELECT k.id," \
+    " k.created_at FROM job k WHERE k.final_state = s AND " NEWEST_OF_K ") e" \
+    " WHERE s >= " S_FIRST_END
+
 enum stmt { CURSOR, ALL, BY_CREATOR, BY_STATES, BY_NAME, BY_ID };
 
 static const struct db_stmt STMTS[] = {
@@ -36,24 +50,10 @@ static const struct db_stmt STMTS[] = {
         4 },
     /* The few that run, the queued, and the ended of each state: the newest of each, put together. */
     [BY_STATES] = { "job_list_states",
-        "WITH page AS ("
-        " (SELECT k.id, k.created_at FROM job_run r JOIN job k ON k.id = r.job_id"
-        "  WHERE r.state > 0 AND r.state = ANY ($5::smallint[]) AND " BEFORE_CURSOR(
-            "k") " AND " OF_CREATOR("k") IN_ORDER("k") PAGE_LIMIT
-        ")"
-        " UNION ALL"
-        " (SELECT k.id, k.created_at FROM job_run r JOIN job k ON k.id = r.job_id"
-        "  WHERE 0 = ANY ($5::smallint[]) AND r.state = 0 AND " BEFORE_CURSOR(
-            "k") " AND " OF_CREATOR("k") IN_ORDER("k") PAGE_LIMIT
-        ")"
-        " UNION ALL"
-        " SELECT e.id, e.created_at FROM unnest($5::smallint[]) s CROSS JOIN LATERAL"
-        " (SELECT k.id, k.created_at FROM job k WHERE k.final_state = s AND " BEFORE_CURSOR(
-            "k") " AND " OF_CREATOR("k") IN_ORDER("k") PAGE_LIMIT
-        ") e WHERE s >= " S_FIRST_END ")"
+        "WITH page AS (" STATES_RUNNING " UNION ALL " STATES_QUEUED " UNION ALL " STATES_ENDED ")"
         " SELECT " JOB_COLUMNS
-        " FROM (SELECT id FROM page ORDER BY created_at DESC, id DESC" PAGE_LIMIT
-        ") l JOIN job j ON j.id = l.id" THE_PAGE,
+        " FROM (SELECT id FROM page ORDER BY created_at DESC, id DESC LIMIT $3) l"
+        " JOIN job j ON j.id = l.id" THE_PAGE,
         5 },
     [BY_NAME] = { "job_list_name",
         "SELECT " JOB_COLUMNS " FROM (SELECT * FROM job k" IN_ORDER(

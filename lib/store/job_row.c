@@ -107,7 +107,6 @@ int job_rows_take(struct db_rows *rows, int64_t limit, struct jobs *out, struct 
             return -1;
         db_saw_clock(got.now_us);
     }
-    *out = got;
-    got = (struct jobs)JOBS_INIT;
+    HAND_OVER(out, &got, ((struct jobs)JOBS_INIT));
     return 0;
 }

@@ -17,49 +17,71 @@ enum stmt { LOOK, CLAIM, RENEW, HAND_BACK, INTENT_BEGIN, EXPIRE };
 /* A row that nobody holds. */
 #define FREE(row)  "(" row ".lease_until IS NULL OR " row ".lease_until < now())"
 #define POOLS(row) row ".pool_id = ANY ($1::smallint[])"
-/* Of one row lease: $1 the jobs, $2 their epochs. */
+#define TIME(time) ", " SQL_US(time)
+
+/* Of row leases: $1 the jobs, $2 their epochs. */
 #define HELD \
     " FROM unnest($1::uuid[], $2::bigint[]) h (job_id, epoch) WHERE r.job_id = h.job_id" \
     " AND r.lease_epoch = h.epoch AND r.lease_owner IS NOT NULL"
 
+#define LOOK_ENTERED \
+    "(SELECT coalesce(sum(c.entered), 0)::bigint FROM job_count c WHERE c.state = 0" \
+    " AND " POOLS("c") ") AS entered"
+#define LOOK_DELAYED \
+    "(SELECT min(q.not_before) FROM job_run q WHERE q.state = 0 AND q.not_before IS NOT NULL" \
+    " AND q.not_before > now() AND " POOLS("q") ") AS delayed"
+#define LOOK_POLL \
+    "(SELECT min(greatest(q.next_poll_at, 'epoch')) FROM job_run q WHERE q.state > 0" \
+    " AND " POOLS("q") " AND " FREE("q") ") AS poll"
+#define LOOK_RELEASE \
+    "(SELECT min(i.next_at) FROM intent i WHERE i.state = 0 AND i.kind >= " K_RELEASE \
+    " AND " POOLS("i") " AND " FREE("i") ") AS release"
+#define LOOK_DEADLINE \
+    "(SELECT min(q.queue_deadline) FROM job_run q WHERE q.state = 0" \
+    " AND " POOLS("q") ") AS deadline"
+
+/* r is the job, p the provision of its attempt, i the oldest open intent that the holder of the job settles. */
+#define CLAIM_COLUMNS SQL_CLOCK CLAIM_TEXTS CLAIM_NUMBERS CLAIM_TIMES
+#define CLAIM_TEXTS \
+    ", r.job_id, r.provision_key, r.batch_id, r.batch, i.payload, p.id, p.provider, p.status," \
+    " p.region, p.spec, p.details, r.machines"
+#define CLAIM_NUMBERS \
+    ", r.pool_id, r.state, r.version, r.lease_epoch, r.attempts, r.timeouts, r.failures, r.lost," \
+    " coalesce(r.stamps[r.state + 1], 0), coalesce(i.id, 0), coalesce(i.kind, 0)," \
+    " coalesce(i.attempts, 0)"
+#define CLAIM_TIMES \
+    TIME("r.enqueued_at") \
+    TIME("r.queue_deadline") \
+    TIME("r.expires_at") \
+    TIME("r.cancel_requested_at") \
+    TIME("i.began_at") \
+    TIME("i.created_at") \
+    TIME("p.starts_at") \
+    TIME("p.ends_at") \
+    TIME("p.created_at")
+
 static const struct db_stmt STMTS[] = {
     /* OFFSET 0 keeps each look-up one look-up: SQL_US names its time more than once. */
     [LOOK] = { "run_look",
-        "SELECT " SQL_CLOCK
-        ", x.entered, " SQL_US("x.delayed") ", " SQL_US("x.poll") ", " SQL_US("x.release") ", " SQL_US(
-            "x.deadline") " FROM (SELECT"
-                          " (SELECT coalesce(sum(c.entered), 0)::bigint FROM job_count c WHERE c.state = 0 AND " POOLS(
-                              "c") ") AS entered,"
-                                   " (SELECT min(q.not_before) FROM job_run q WHERE q.state = 0 AND q.not_before IS NOT NULL"
-                                   "  AND q.not_before > now() AND " POOLS(
-                                       "q") ") AS delayed,"
-                                            " (SELECT min(greatest(q.next_poll_at, 'epoch')) FROM job_run q WHERE q.state > 0 AND " POOLS(
-                                                "q") " AND " FREE("q") ") AS poll,"
-                                                                       " (SELECT min(i.next_at) FROM intent i WHERE i.state = 0 AND i.kind IN (" K_RELEASE
-                                                                       ", " K_STRAY_BATCH
-                                                                       ") AND " POOLS("i") " AND " FREE(
-                                                                           "i") ") AS release,"
-                                                                                " (SELECT min(q.queue_deadline) FROM job_run q WHERE q.state = 0 AND " POOLS(
-                                                                                    "q") ") AS deadline OFFSET 0) x",
+        "SELECT " SQL_CLOCK ", x.entered" TIME("x.delayed") TIME("x.poll") TIME("x.release")
+            TIME("x.deadline") " FROM (SELECT " LOOK_ENTERED ", " LOOK_DELAYED ", " LOOK_POLL
+                               ", " LOOK_RELEASE ", " LOOK_DEADLINE " OFFSET 0) x",
         1 },
-    /* MATERIALIZED: the rows are picked once, whatever plan the update gets. i: the oldest open intent that
-     * the holder of the job settles. */
+    /* MATERIALIZED: the rows are picked once, whatever plan the update gets. */
     [CLAIM] = { "run_claim",
-        "WITH due AS MATERIALIZED (SELECT q.job_id FROM job_run q WHERE q.state > 0 AND " POOLS("q") "  AND (1 << q.state) & $5::int <> 0 AND q.next_poll_at <= now() AND " FREE(
-            "q") "  ORDER BY q.next_poll_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
-                 " r AS (UPDATE job_run r SET lease_owner = $2::uuid, lease_epoch = r.lease_epoch + 1,"
-                 "  lease_until = now() + $4::bigint * interval '1 millisecond',"
-                 "  next_poll_at = now() + $4::bigint * interval '1 millisecond'"
-                 "  FROM due WHERE r.job_id = due.job_id RETURNING r.*)"
-                 " SELECT " SQL_CLOCK
-                 ", r.job_id, r.provision_key, r.batch_id, r.batch, i.payload, p.id,"
-                 " p.provider, p.status, p.region, p.spec, p.details, r.machines, r.pool_id, r.state, r.version,"
-                 " r.lease_epoch, r.attempts, r.timeouts, r.failures, r.lost,"
-                 " coalesce(r.stamps[r.state + 1], 0), coalesce(i.id, 0), coalesce(i.kind, 0),"
-                 " coalesce(i.attempts, 0), " SQL_US("r.enqueued_at") ", " SQL_US("r.queue_deadline") ", " SQL_US("r.expires_at") ", " SQL_US("r.cancel_requested_at") ", " SQL_US(
-                     "i.began_at") ", " SQL_US("i.created_at") ", " SQL_US("p.starts_at") ", " SQL_US("p.ends_at") ", " SQL_US("p.created_at") " FROM r LEFT JOIN provision p ON p.key = r.provision_key LEFT JOIN LATERAL"
-                                                                                                                                               " (SELECT * FROM intent i WHERE i.job_id = r.job_id AND i.kind < " K_RELEASE
-                                                                                                                                               "  AND i.state = 0 ORDER BY i.id LIMIT 1) i ON true",
+        "WITH due AS MATERIALIZED (SELECT q.job_id FROM job_run q WHERE q.state > 0"
+        "  AND " POOLS(
+            "q") " AND (1 << q.state) & $5::int <> 0 AND q.next_poll_at <= now()"
+                 "  AND " FREE(
+                     "q") " ORDER BY q.next_poll_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
+                          " r AS (UPDATE job_run r SET lease_owner = $2::uuid, lease_epoch = r.lease_epoch + 1,"
+                          "  lease_until = now() + $4::bigint * interval '1 millisecond',"
+                          "  next_poll_at = now() + $4::bigint * interval '1 millisecond'"
+                          "  FROM due WHERE r.job_id = due.job_id RETURNING r.*)"
+                          " SELECT " CLAIM_COLUMNS
+                          " FROM r LEFT JOIN provision p ON p.key = r.provision_key"
+                          " LEFT JOIN LATERAL (SELECT * FROM intent i WHERE i.job_id = r.job_id AND i.state = 0"
+                          "  AND i.kind < " K_RELEASE " ORDER BY i.id LIMIT 1) i ON true",
         5 },
     [RENEW] = { "run_renew",
         "UPDATE job_run r SET lease_until = now() + $3::bigint * interval '1 millisecond',"

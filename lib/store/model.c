@@ -54,8 +54,7 @@ static int take(struct db_rows *rows, struct models *out, struct err *e)
         if (db_int8(&got.rows, row, 4, &got.model[got.n].created_us, e) < 0)
             return err_wrap(e, "models");
     }
-    *out = got;
-    got = (struct models)MODELS_INIT;
+    HAND_OVER(out, &got, ((struct models)MODELS_INIT));
     return 0;
 }
 

@@ -180,8 +180,7 @@ int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask,
         return 1;
     if (lost < 0 || read_snapshot(&p, ask, e) < 0)
         return err_wrap(e, "plan");
-    *out = p;
-    p = (struct plan)PLAN_INIT;
+    HAND_OVER(out, &p, ((struct plan)PLAN_INIT));
     return 0;
 }
 

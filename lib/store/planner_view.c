@@ -126,7 +126,6 @@ int planner_view_get(struct db *db, struct planner_view *out, struct err *e)
     cleanup_planner_view struct planner_view got = PLANNER_VIEW_INIT;
     if (read_pools(db, &got, e) < 0 || read_intents(db, &got, e) < 0)
         return err_wrap(e, "planner");
-    *out = got;
-    got = (struct planner_view)PLANNER_VIEW_INIT;
+    HAND_OVER(out, &got, ((struct planner_view)PLANNER_VIEW_INIT));
     return 0;
 }

@@ -89,8 +89,7 @@ static int take(struct db_rows *rows, size_t limit, struct provisions *out, stru
         if (read_row(&got.rows, (int)got.n, &got.provision[got.n], e) < 0)
             return err_wrap(e, "provisions");
     }
-    *out = got;
-    got = (struct provisions)PROVISIONS_INIT;
+    HAND_OVER(out, &got, ((struct provisions)PROVISIONS_INIT));
     return 0;
 }
 

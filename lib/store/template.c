@@ -107,8 +107,7 @@ static int take(struct db_rows *rows, struct templates *out, struct err *e)
             return err_wrap(e, "templates");
     }
     qsort(got.row, got.n, sizeof *got.row, compare);
-    *out = got;
-    got = (struct templates)TEMPLATES_INIT;
+    HAND_OVER(out, &got, ((struct templates)TEMPLATES_INIT));
     return 0;
 }
 
@@ -239,7 +238,6 @@ int template_resolve(struct db *db, const char *model_id, const char *name, cons
             str_empty(version) ? "" : " of version ", text_or(version, ""));
     if (pick(version, &got, e) < 0)
         return -1;
-    *out = got;
-    got = (struct templates)TEMPLATES_INIT;
+    HAND_OVER(out, &got, ((struct templates)TEMPLATES_INIT));
     return 0;
 }
