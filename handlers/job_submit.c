@@ -154,7 +154,7 @@ static void print_request(const struct job_body *b, const struct resolved *t,
 static int read_key(
     struct web_req *req, const char **key, char hash[DIGEST_HEX_SIZE], struct err *e)
 {
-    cleanup_buf struct buf body = BUF_INIT(4 * REQUEST_BODY_MAX);
+    cleanup_buf struct buf body = BUF_INIT((size_t)4 * REQUEST_BODY_MAX);
     *key = fcgi_env(req->fcgi, "HTTP_IDEMPOTENCY_KEY");
     if (str_empty(*key)) {
         *key = NULL;

@@ -53,8 +53,8 @@ static json_object *renamed_object(json_object *o, rename_fn *rename, int depth)
     json_object *out = jx_object();
     json_object_object_foreach(o, name, member)
     {
-        cleanup_buf struct buf snake = BUF_INIT(2 * NAME_MAX_BYTES);
-        cleanup_buf struct buf made = BUF_INIT(2 * NAME_MAX_BYTES);
+        cleanup_buf struct buf snake = BUF_INIT((size_t)2 * NAME_MAX_BYTES);
+        cleanup_buf struct buf made = BUF_INIT((size_t)2 * NAME_MAX_BYTES);
         to_snake(name, &snake);
         rename(name, &made);
         const char *key = made.data == NULL || made.overflow ? name : made.data;
