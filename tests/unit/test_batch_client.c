@@ -19,7 +19,7 @@
 #include "tests/fake/batch_scene.h"
 #include "tests/fake/json_of.h"
 
-enum { SHORT_MS = 300 };
+enum { SHORT_MS = 2000 }; /* to be sent in, on a busy machine; never to be answered in */
 
 /* A create that must not return 0: whatever the server did with it. */
 static void create_fails(struct batch_scene *s, enum batch_outcome outcome, enum err_code code)

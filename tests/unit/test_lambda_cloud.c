@@ -224,7 +224,7 @@ static void no_launch_is_begun_without_time_for_it(void **state)
 {
     struct provider_scene *s = *state;
     scene_want(s, 3, 1, "A10");
-    s->request.deadline_ns = clock_deadline(4000);
+    s->request.deadline_ns = clock_deadline(4900);
     assert_int_equal(scene_provision(s), 1);
     assert_int_equal(launches(s), 0);
     assert_int_equal(s->result.n, 0); /* untouched */
