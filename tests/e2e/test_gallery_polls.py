@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -131,10 +132,15 @@ def test_an_operation_never_flickers_while_postgres_is_away(stack):
 
 # --- every process and machine ---
 
-def alone(stack, keep):
-    """All but one worker stand still; their kept connections are not used meanwhile."""
-    for pid in stack.processes()[1]:
-        os.kill(pid, signal.SIGCONT if pid == keep else signal.SIGSTOP)
+def is_frozen(pid):
+    """Each of its threads: one that is not yet might still take a connection with it."""
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
+
+
+def turn_to(runs, rests):
+    os.kill(rests, signal.SIGSTOP)
+    wait_until(lambda: is_frozen(rests), "the freezing")
+    os.kill(runs, signal.SIGCONT)
 
 
 @pytest.mark.touches("operations")
@@ -166,11 +172,12 @@ def test_an_act_on_one_worker_is_seen_by_the_next_poll_on_the_other(stack):
 
     try:
         for _ in range(2):
-            alone(stack, workers[0])
+            one, other = workers
+            turn_to(one, other)
             for there, job in acts():
-                alone(stack, workers[1])
+                turn_to(other, one)
                 assert (job in seen()) is there
-                alone(stack, workers[0])
+                turn_to(one, other)
             workers.reverse()
     finally:
         for pid in workers:
