@@ -91,6 +91,7 @@ server.port = {self.port}
 server.bind = "127.0.0.1"
 server.document-root = "{self.folder}/site"
 server.errorlog = "{self.folder}/error.log"
+server.upload-dirs = ( "{self.folder}" )
 index-file.names = ( "index.html" )
 mimetype.assign = ( ".html" => "text/html" )
 setenv.add-environment = ( "WB_CONFIG" => "{self.folder}/weighbridge.ini" )
