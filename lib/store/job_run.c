@@ -31,7 +31,7 @@ enum stmt { LOOK, CLAIM, RENEW, HAND_BACK, INTENT_BEGIN, EXPIRE };
     "(SELECT min(q.not_before) FROM job_run q WHERE q.state = 0 AND q.not_before IS NOT NULL" \
     " AND q.not_before > now() AND " POOLS("q") ") AS delayed"
 #define LOOK_POLL \
-    "(SELECT min(greatest(q.next_poll_at, 'epoch')) FROM job_run q WHERE q.state > 0" \
+    "(SELECT min(greatest(q.next_poll_at, '1970-01-02 00:00Z')) FROM job_run q WHERE q.state > 0" \
     " AND " POOLS("q") " AND " FREE("q") ") AS poll"
 #define LOOK_RELEASE \
     "(SELECT min(i.next_at) FROM intent i WHERE i.state = 0 AND i.kind >= " K_RELEASE \

@@ -2,6 +2,7 @@
 """Planners started by hand beside a stack that has none of its own, and doubles of the services outside."""
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -54,15 +55,17 @@ class Double:
 class Planner:
     """weighbridge-planner as one process, without a supervisor that would start it again."""
 
-    def __init__(self, stack, *args, **env):
+    def __init__(self, stack, *args, ini="", **env):
         self.folder = Path(tempfile.mkdtemp(prefix="wb-planner-", dir="/tmp"))
         self.log = self.folder / "log"
         environ = {**stack.environ, **QUICK, **{k: str(v) for k, v in env.items()}}
+        config = self.folder / "planner.ini"
+        config.write_text(re.sub(r"\[pool [^\[]*", "", (stack.var / "weighbridge.ini").read_text()) + "\n" + ini)
         with socket.socket(socket.AF_UNIX) as listener, open(self.log, "wb") as log:
             listener.bind(str(self.folder / "planner.sock"))
             listener.listen()
             self.process = subprocess.Popen(
-                [binary(stack, "weighbridge-planner"), "--config", str(stack.var / "weighbridge.ini"), *args], cwd="/",
+                [binary(stack, "weighbridge-planner"), "--config", str(config), *args], cwd="/",
                 stdin=subprocess.DEVNULL if args else listener, stdout=log, stderr=log, env=environ)
         self.pid = self.process.pid
 
@@ -120,13 +123,28 @@ class Yard:
         self.doubles = [self.batches]
         self.planners = []
         self.env = {"WB_BATCH_URL": self.batches.url}
+        self.ini = ""
+        self.pool("default", max_concurrent_provisioning=4)
 
     def double(self, name, *args):
         self.doubles.append(Double(name, *args))
         return self.doubles[-1]
 
     def planner(self, *args, **env):
-        return Planner(self.stack, *args, **{**self.env, **env})
+        return Planner(self.stack, *args, ini=self.ini, **{**self.env, **env})
+
+    def pool(self, name, **options):
+        self.ini = re.sub(rf"\[pool {name}\][^\[]*", "", self.ini)
+        self.ini += f"[pool {name}]\n" + "".join(f"{k} = {v}\n" for k, v in options.items())
+
+    def cloud(self, **options):
+        """A pool `cloud` at a double of Lambda Cloud."""
+        provider = self.double("lambda")
+        self.env |= {"WB_LAMBDA_CLOUD_URL": provider.url + "/api/v1", "WB_LAMBDA_CLOUD_KEY": "lambda-key",
+                     "WB_LAMBDA_CLOUD_SSH_KEYS": "ci"}
+        self.pool("cloud", **{"provisioner": "lambdaCloud", "max_concurrent_provisioning": 4, **options})
+        self.stack.sql("INSERT INTO pool (name) VALUES ('cloud') ON CONFLICT DO NOTHING")
+        return provider
 
     def close(self):
         for double in self.doubles:
@@ -175,8 +193,17 @@ class Yard:
                               " LEFT JOIN job_run r ON r.job_id = j.id GROUP BY 1")
         return {STATES[state]: n for state, n in rows}
 
-    def reaches(self, job_id, state, timeout_s=HANG_S):
+    def hurry(self):
+        """Everything that waits for its time is due: so that tests wait for what happens, not for its pace."""
+        self.stack.sql("UPDATE job_run SET next_poll_at = now() WHERE lease_owner IS NULL AND next_poll_at > now()")
+        self.stack.sql("UPDATE job_run SET not_before = now() WHERE state = 0 AND not_before > now()")
+        self.stack.sql("UPDATE intent SET next_at = now() WHERE state = 0 AND lease_owner IS NULL AND next_at > now()")
+        self.stack.kv().publish("wb:1:planner", "test")
+
+    def reaches(self, job_id, state, timeout_s=HANG_S, hurry=True):
         def probe():
+            if hurry:
+                self.hurry()
             now = self.state(job_id)
             assert now == state or now not in ENDED, f"{job_id} is {now}: {self.errors(job_id)}"
             return now == state
@@ -187,7 +214,10 @@ class Yard:
                               " LEFT JOIN job_run r ON r.job_id = j.id WHERE j.id = %s::uuid", (job_id.removeprefix("job_"),))[0]
 
     def all_end(self, state="completed", timeout_s=HANG_S):
-        wait_until(lambda: set(self.states()) <= {state}, f"all {state}, not {self.states()}", timeout_s)
+        def probe():
+            self.hurry()
+            return set(self.states()) <= {state}
+        wait_until(probe, f"all {state}", timeout_s)
 
     def history(self, job_id):
         rows = self.stack.sql("SELECT to_state FROM job_event WHERE job_id = %s::uuid ORDER BY at, seq",

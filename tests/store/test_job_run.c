@@ -302,6 +302,7 @@ static void a_cancel_is_due_at_once(void **state)
     enum job_state s = JOB_NONE;
     cleanup_run_claims struct run_claims a = RUN_CLAIMS_INIT;
     cleanup_run_claims struct run_claims b = RUN_CLAIMS_INIT;
+    struct run_look look = { .now_us = 0 };
     (void)state;
     many(1);
     job_claim(fx.db, PLANNER_A, 1, &a);
@@ -309,6 +310,8 @@ static void a_cancel_is_due_at_once(void **state)
     ok(job_cancel(fx.db, held.id, "alice", &s, &e));
     ok(run_renew(fx.db, &held, 1, RUN_LEASE_MS, NULL, &e));
     ok(run_hand_back(fx.db, &held, 1, 3600 * 1000, &e));
+    ok(run_look(fx.db, default_pools(), &look, &e));
+    assert_in_range(look.claim_due_us, 1, look.now_us); /* 0 would say that there is none */
     job_claim(fx.db, PLANNER_B, 1, &b);
     assert_int_equal(b.claim[0].run.state, JOB_CANCELLING);
 }
