@@ -38,13 +38,6 @@ static inline void cleanup_fd_(const int *fd)
 #define cleanup_free __attribute__((cleanup(cleanup_free_)))
 #define cleanup_fd   __attribute__((cleanup(cleanup_fd_)))
 
-static inline void *steal_ptr_(void *p)
-{
-    void *old = *(void **)p;
-    *(void **)p = NULL;
-    return old;
-}
-
 static inline int steal_fd_(int *fd)
 {
     int old = *fd;
@@ -63,7 +56,12 @@ static inline void hand_over_(void *to, void *from, const void *empty, size_t si
  */
 #define HAND_OVER(to, from, empty) hand_over_((to), (1 ? (from) : (to)), &empty, sizeof *(from))
 
-#define STEAL(p)     ((__typeof__(p))steal_ptr_(&(p)))
+#define STEAL(p) \
+    __extension__({ \
+        __typeof__(p) stolen_ = (p); \
+        (p) = NULL; \
+        stolen_; \
+    })
 #define STEAL_FD(fd) steal_fd_(&(fd))
 
 #endif

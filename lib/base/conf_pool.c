@@ -73,7 +73,7 @@ static struct conf_pool *add(struct conf *c, const char *name)
     c->pool = mem_resize(c->pool, c->pools + 1, sizeof *c->pool);
     struct conf_pool *p = &c->pool[c->pools++];
     memset(p, 0, sizeof *p);
-    p->name = mem_strdup(name);
+    p->name = mem_kept(mem_strdup(name));
     conf_set_defaults(p, CONF_POOL_OPTIONS, CONF_POOL_OPTION_COUNT);
     return p;
 }

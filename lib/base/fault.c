@@ -137,7 +137,7 @@ static int add_word(struct faults *f, const char *word, size_t size, struct err 
     struct fault **last = &f->first;
     while (*last != NULL)
         last = &(*last)->next;
-    *last = mem_alloc(sizeof **last);
+    *last = mem_kept(mem_alloc(sizeof **last));
     **last = one;
     return 0;
 }

@@ -21,7 +21,8 @@ char *mem_dup(const void *data, size_t size) OWNED_BY(free) NEVER_NULL;
 void mem_replace(char **text, const char *with);
 
 /* p itself. Says that the place where it is stored owns it from here, for the compiler's analyzer, which
- * loses sight of a place that is found by an index and then takes p for leaked. */
+ * loses sight of a place that is found by an index, or lies in a struct that is handed over as a whole, and
+ * then takes p for leaked. */
 void *mem_kept(void *p) WARN_UNUSED;
 
 /* Grows or shrinks an array to count elements of size bytes. Aborts also when count * size does

@@ -82,7 +82,7 @@ static void read_errors(json_object *o, struct batch *out)
         return;
     size_t n = json_object_array_length(data);
     n = n < BATCH_ERRORS_MAX ? n : BATCH_ERRORS_MAX;
-    out->error = mem_calloc(n, sizeof *out->error);
+    out->error = mem_kept(mem_calloc(n, sizeof *out->error));
     for (size_t i = 0; i < n; i++) {
         json_object *entry = json_object_array_get_idx(data, i);
         struct batch_error *error = &out->error[out->errors];

@@ -43,7 +43,7 @@ static int spec_of(const struct plan_pool *pool, const struct policy_job *job, c
         (void)str_copy(spec.region, sizeof spec.region, region);
     cleanup_json json_object *o = provision_spec_json(&spec);
     jx_print(o, &text);
-    *out = buf_steal(&text);
+    *out = mem_kept(buf_steal(&text));
     return 0;
 }
 

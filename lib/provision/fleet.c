@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "provision/fleet.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -91,6 +92,7 @@ static int trim(struct fleet *f, const struct provision_request *r, struct fleet
     const size_t wanted = (size_t)r->spec->replicas;
     if (l->n <= wanted)
         return 0;
+    assert(l->at != NULL);
     qsort(l->at, l->n, sizeof *l->at, by_worth);
     const struct fleet_machines surplus = { .at = l->at + wanted, .n = l->n - wanted };
     int result = f->ops->end(f, &surplus, r->deadline_ns, note, e);

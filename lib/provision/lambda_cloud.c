@@ -405,7 +405,7 @@ static int open_lambda(const struct provisioner_env *env, struct provisioner **o
         return err_set(e, ERR_INVALID, "[lambda_cloud] key is not set");
     if (str_empty(conf->lambda_cloud_ssh_keys))
         return err_set(e, ERR_INVALID, "[lambda_cloud] ssh_keys is not set");
-    struct lambda *l = mem_calloc(1, sizeof *l);
+    struct lambda *l = mem_kept(mem_calloc(1, sizeof *l));
     fleet_init(&l->fleet, &FLEET, env, &o);
     l->conf = conf;
     *out = &l->fleet.base;

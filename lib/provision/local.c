@@ -150,7 +150,7 @@ static int open_local(const struct provisioner_env *env, struct provisioner **ou
 {
     if (env->db == NULL)
         return err_set(e, ERR_INVALID, "[db] url is not set: slots lie in Postgres");
-    struct local *l = mem_calloc(1, sizeof *l);
+    struct local *l = mem_kept(mem_calloc(1, sizeof *l));
     l->db = env->db;
     l->conf = env->conf;
     (void)str_copy(l->cluster, sizeof l->cluster, env->cluster);

@@ -359,7 +359,7 @@ static int open_runpod(const struct provisioner_env *env, struct provisioner **o
     if (strcmp(conf->runpod_cloud_type, "SECURE") != 0 &&
         strcmp(conf->runpod_cloud_type, "COMMUNITY") != 0)
         return err_set(e, ERR_INVALID, "[runpod] cloud_type must be SECURE or COMMUNITY");
-    struct runpod *p = mem_calloc(1, sizeof *p);
+    struct runpod *p = mem_kept(mem_calloc(1, sizeof *p));
     fleet_init(&p->fleet, &FLEET, env, &o);
     p->conf = conf;
     *out = &p->fleet.base;

@@ -273,7 +273,7 @@ int job_events(struct db *db, const char *id, struct job_history *out, struct er
         if (job_get(db, id, &job, e) < 0)
             return -1;
     }
-    got.happening = mem_calloc(count + 1, sizeof *got.happening);
+    got.happening = mem_kept(mem_calloc(count + 1, sizeof *got.happening));
     for (; got.n < count; got.n++) {
         if (read_happening(&got.rows, (int)got.n, &got.happening[got.n], e) < 0)
             return err_wrap(e, "events of job %s", id);

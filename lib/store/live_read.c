@@ -32,8 +32,8 @@ void live_shelf_free(struct live_shelf *s)
 
 static void shelf_room(struct live_shelf *s, size_t n)
 {
-    s->item = mem_calloc(n + 1, s->kind->size);
-    s->json = mem_calloc(n + 1, sizeof(json_object *));
+    s->item = mem_kept(mem_calloc(n + 1, s->kind->size));
+    s->json = mem_kept(mem_calloc(n + 1, sizeof(json_object *)));
 }
 
 /* The bytes that a value was parsed from, kept with it: most values are the same from one list to the

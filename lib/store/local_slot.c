@@ -90,7 +90,7 @@ int local_slot_list(struct db *db, struct local_slots *out, struct err *e)
     if (db_many(db, &STMTS[LIST], DB_NO_ARGS, &l.rows, e) < 0)
         return -1;
     l.n = (size_t)db_rows_count(&l.rows);
-    l.at = mem_calloc(l.n, sizeof *l.at);
+    l.at = mem_kept(mem_calloc(l.n, sizeof *l.at));
     for (size_t i = 0; i < l.n; i++) {
         l.at[i].name = db_text(&l.rows, (int)i, 0);
         if (db_int8(&l.rows, (int)i, 1, &l.at[i].slots, e) < 0)

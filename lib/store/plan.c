@@ -139,7 +139,7 @@ static int read_jobs(struct plan *p, size_t most, struct err *e)
     p->snapshot.more = n > most;
     if (p->snapshot.more)
         n = most;
-    p->job = mem_calloc(n + 1, sizeof *p->job);
+    p->job = mem_kept(mem_calloc(n + 1, sizeof *p->job));
     for (size_t i = 0; i < n; i++) {
         if (read_job(&p->jobs, (int)i, &p->job[i], e) < 0)
             return -1;
