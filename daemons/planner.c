@@ -18,7 +18,7 @@
 #include "web/web_main.h"
 #include "web/web_options.h"
 
-enum { FSM_MAX = 1 << 18, ROUTES = 3 };
+enum { FSM_MAX = 1 << 18 };
 
 static int start(const struct web_context *w, void **app, struct err *e)
 {
@@ -115,40 +115,15 @@ static int own_action(int argc, char **argv, int *status)
     return once ? 0 : 1;
 }
 
-/* Behind a web server that also serves the handlers, these need names of their own. */
-static size_t own_routes(struct web_route *out)
-{
-    static const char *const NAMES[][2] = {
-        { "/healthz", "/planner/healthz" },
-        { "/readyz", "/planner/readyz" },
-        { "/metrics", "/planner/metrics" },
-    };
-    size_t n = 0;
-
-    for (size_t i = 0; i < HEALTH_ROUTES_COUNT; i++) {
-        for (size_t k = 0; k < ROUTES; k++) {
-            if (strcmp(HEALTH_ROUTES[i].pattern, NAMES[k][0]) == 0) {
-                out[n] = HEALTH_ROUTES[i];
-                out[n++].pattern = NAMES[k][1];
-            }
-        }
-    }
-    return n;
-}
-
 int main(int argc, char **argv)
 {
     const struct db_stmts stmts[] = { READY_STMTS };
-    struct web_route routes[ROUTES];
-    const size_t n_routes = own_routes(routes);
     const struct web_app app = {
         .name = "planner",
         .summary = "plans batch jobs and carries them out",
         .more_help =
             "  --once                    one cycle: plan, do what is due, leave\n"
             "  --dump-fsm                print the state machine of jobs (docs/job-states.md)\n",
-        .routes = routes,
-        .n_routes = n_routes,
         .stmts = stmts,
         .n_stmts = 1,
         .workers = processes,

@@ -2,6 +2,7 @@
 #include "handlers/jobs_app.h"
 
 #include "store/planner_view.h"
+#include "store/pool.h"
 #include "store/provision.h"
 #include "store/ready.h"
 #include "store/template.h"
@@ -38,6 +39,9 @@ static const struct web_route ROUTES[] = {
     { "GET", "/api/v1/health", console_health, READERS, READ | WEB_OPEN },
     { "GET", "/api/v1/provisions", console_provisions, READERS, READ },
     { "GET", "/api/v1/planner", console_planner, READERS, READ },
+    { "POST", "/api/v1/planner/pools/{name}/drain", console_drain_pool, ROLE_ADMIN, WEB_BODY_NONE },
+    { "POST", "/api/v1/planner/pools/{name}/resume", console_resume_pool, ROLE_ADMIN,
+        WEB_BODY_NONE },
     { "GET", "/api/v1/models", console_list_models, READERS, READ },
     { "POST", "/api/v1/models", console_create_model, ROLE_ADMIN, WEB_BODY_JSON },
     { "GET", "/api/v1/models/{id}", console_get_model, READERS, READ },
@@ -56,7 +60,7 @@ static const struct web_route ROUTES[] = {
 
 int main(int argc, char **argv)
 {
-    const struct db_stmts stmts[] = { JOB_STMTS, PROVISION_STMTS, PLANNER_VIEW_STMTS,
+    const struct db_stmts stmts[] = { JOB_STMTS, PROVISION_STMTS, PLANNER_VIEW_STMTS, POOL_STMTS,
         TEMPLATE_STMTS, READY_STMTS };
     const struct web_app app = {
         .name = "jobs",

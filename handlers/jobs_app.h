@@ -50,6 +50,8 @@ int console_userinfo(struct web_req *req, struct web_reply *reply, struct err *e
 int console_health(struct web_req *req, struct web_reply *reply, struct err *e);
 int console_provisions(struct web_req *req, struct web_reply *reply, struct err *e);
 int console_planner(struct web_req *req, struct web_reply *reply, struct err *e);
+int console_drain_pool(struct web_req *req, struct web_reply *reply, struct err *e);
+int console_resume_pool(struct web_req *req, struct web_reply *reply, struct err *e);
 
 int console_list_models(struct web_req *req, struct web_reply *reply, struct err *e);
 int console_create_model(struct web_req *req, struct web_reply *reply, struct err *e);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/jobs_app.h"
 
+#include <string.h>
+
+#include "base/log.h"
 #include "handlers/console_json.h"
 #include "handlers/json_text.h"
 #include "store/planner_view.h"
+#include "store/pool.h"
 #include "store/provision.h"
 
 /* What operators see of planning, for which the original has nothing. Jobs contract, section 3. */
@@ -43,6 +47,8 @@ static json_object *pool_json(const struct pool_view *p, int64_t now_us)
     json_set_text(o, "name", p->name);
     json_set_text(o, "provisioner", p->provisioner);
     json_set_text(o, "policy", p->policy);
+    json_set_time(o, "drainedAt", p->drained_us);
+    json_set_text(o, "drainedBy", p->drained_by);
     json_set_text(o, "leaseholder", p->expires_us > now_us ? p->holder : "");
     json_set_text(o, "leaseholderName", p->expires_us > now_us ? p->holder_name : "");
     console_set_int64(o, "epoch", p->epoch);
@@ -79,4 +85,41 @@ int console_planner(struct web_req *req, struct web_reply *reply, struct err *e)
     json_set_time(o, "now", view.now_us);
     reply_json(reply, o);
     return 0;
+}
+
+/* --- draining --- */
+
+/* The pool as it is now. */
+static int answer_pool(
+    struct web_req *req, struct web_reply *reply, const char *name, struct err *e)
+{
+    cleanup_planner_view struct planner_view view = PLANNER_VIEW_INIT;
+    if (planner_view_get(req->db, &view, e) < 0)
+        return -1;
+    for (size_t i = 0; i < view.n; i++) {
+        if (strcmp(view.pool[i].name, name) == 0) {
+            reply_json(reply, pool_json(&view.pool[i], view.now_us));
+            return 0;
+        }
+    }
+    return err_set(e, ERR_NOT_FOUND, "there is no pool %s", name);
+}
+
+int console_drain_pool(struct web_req *req, struct web_reply *reply, struct err *e)
+{
+    const char *name = web_param(req, "name");
+    if (pool_drain(req->db, name, req->caller.subject, e) < 0)
+        return -1;
+    log_info(LOG_MSG("pool drained"), LOG_S("pool", name), LOG_S("by", req->caller.subject));
+    return answer_pool(req, reply, name, e);
+}
+
+int console_resume_pool(struct web_req *req, struct web_reply *reply, struct err *e)
+{
+    const char *name = web_param(req, "name");
+    if (pool_resume(req->db, name, e) < 0)
+        return -1;
+    log_info(LOG_MSG("pool resumed"), LOG_S("pool", name), LOG_S("by", req->caller.subject));
+    jobs_wake(req, "resume");
+    return answer_pool(req, reply, name, e);
 }

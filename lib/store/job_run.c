@@ -24,9 +24,11 @@ enum stmt { LOOK, CLAIM, RENEW, HAND_BACK, INTENT_BEGIN, EXPIRE };
     " FROM unnest($1::uuid[], $2::bigint[]) h (job_id, epoch) WHERE r.job_id = h.job_id" \
     " AND r.lease_epoch = h.epoch AND r.lease_owner IS NOT NULL"
 
+/* What there is to plan anew: jobs that were queued, pools that were resumed. */
 #define LOOK_ENTERED \
     "(SELECT coalesce(sum(c.entered), 0)::bigint FROM job_count c WHERE c.state = 0" \
-    " AND " POOLS("c") ") AS entered"
+    " AND " POOLS("c") ") + (SELECT coalesce(sum(o.resumed), 0) FROM pool o" \
+                       " WHERE o.id = ANY ($1::smallint[])) AS entered"
 #define LOOK_DELAYED \
     "(SELECT min(q.not_before) FROM job_run q WHERE q.state = 0 AND q.not_before IS NOT NULL" \
     " AND q.not_before > now() AND " POOLS("q") ") AS delayed"

@@ -36,7 +36,7 @@ void run_pools_text(struct run_pools pools, struct buf *out);
 struct run_look {
     int64_t now_us;
     int64_t
-        entered; /* enqueue sequence: grows with every commit that queued a job in these pools */
+        entered; /* enqueue sequence: grows with every commit that queued a job in these pools, or resumed one of them */
     int64_t plan_due_us;    /* earliest not_before still ahead; 0: none */
     int64_t claim_due_us;   /* earliest poll of a row that nobody holds; 0: none */
     int64_t release_due_us; /* earliest release intent that nobody holds; 0: none */

@@ -16,11 +16,12 @@ enum { JOBS_MAX = 1000 };
 enum stmt { FENCE, TENANTS, JOBS, PLAN, DEFER, NOTE };
 
 static const struct db_stmt STMTS[] = {
-    /* FOR SHARE: a take-over is an UPDATE of this row and waits for our commit; FOR KEY SHARE would let it
-     * through. */
+    /* FOR SHARE: a take-over is an UPDATE of the lease and waits for our commit; FOR KEY SHARE would let it
+     * through. A drain is one of the pool: once it is answered nothing more is planned. */
     [FENCE] = { "plan_fence",
-        "SELECT 1 FROM planner_lease WHERE pool_id = $1::smallint AND holder = $2::uuid"
-        " AND epoch = $3 AND expires_at > clock_timestamp() FOR SHARE",
+        "SELECT o.drained_at IS NOT NULL FROM planner_lease l JOIN pool o ON o.id = l.pool_id"
+        " WHERE l.pool_id = $1::smallint AND l.holder = $2::uuid AND l.epoch = $3"
+        " AND l.expires_at > clock_timestamp() FOR SHARE",
         3 },
     [TENANTS] = { "plan_tenants",
         "SELECT tenant, count(*) FILTER (WHERE state IN (" S_PLANNED ", " S_PREPARING ")"
@@ -158,10 +159,14 @@ static int read_snapshot(struct plan *p, const struct plan_ask *ask, struct err 
     p->snapshot.max_provisioning = ask->max_provisioning;
     p->snapshot.now_us = db_now_us();
     if (db_many(p->db, &STMTS[TENANTS], (struct db_args){ &pool, 1 }, &p->tenants, e) < 0 ||
-        db_many(p->db, &STMTS[JOBS], DB_ARGS(pool, DB_INT8(most + 1), DB_BOOL(ask->with_requests)),
+        read_tenants(p, e) < 0)
+        return -1;
+    if (p->drained)
+        return 0;
+    if (db_many(p->db, &STMTS[JOBS], DB_ARGS(pool, DB_INT8(most + 1), DB_BOOL(ask->with_requests)),
             &p->jobs, e) < 0)
         return -1;
-    return read_tenants(p, e) < 0 ? -1 : read_jobs(p, (size_t)most, e);
+    return read_jobs(p, (size_t)most, e);
 }
 
 int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask, struct plan *out,
@@ -178,7 +183,7 @@ int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask,
         DB_ARGS(DB_INT8(l->pool_id), DB_TEXT(l->holder), DB_INT8(l->epoch)), &held, e);
     if (lost == 1)
         return 1;
-    if (lost < 0 || read_snapshot(&p, ask, e) < 0)
+    if (lost < 0 || db_bool(&held, 0, 0, &p.drained, e) < 0 || read_snapshot(&p, ask, e) < 0)
         return err_wrap(e, "plan");
     HAND_OVER(out, &p, ((struct plan)PLAN_INIT));
     return 0;

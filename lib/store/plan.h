@@ -28,6 +28,7 @@ struct plan {
     struct policy_snapshot snapshot; /* quotas and the catalog are the caller's to add */
     struct db *db;
     const struct lease *lease;
+    bool drained; /* the pool: it has no candidates */
     struct db_txn txn;
     struct policy_job *job;
     struct policy_tenant *tenant;
@@ -37,14 +38,15 @@ struct plan {
 };
 #define PLAN_INIT \
     { \
-        .db = NULL, .lease = NULL, .txn = DB_TXN_INIT, .job = NULL, .tenant = NULL, \
-        .jobs = DB_ROWS_INIT, .tenants = DB_ROWS_INIT \
+        .db = NULL, .lease = NULL, .drained = false, .txn = DB_TXN_INIT, .job = NULL, \
+        .tenant = NULL, .jobs = DB_ROWS_INIT, .tenants = DB_ROWS_INIT \
     }
 void plan_end(struct plan *p); /* rolls back what is not committed */
 #define cleanup_plan __attribute__((cleanup(plan_end)))
 
 /* 0; 1 when the lease is not ours (holder and epoch), or has expired. Candidates: queued, due, not past their
- * queue deadline. Locks: the lease row FOR SHARE; job rows only at the commit. */
+ * queue deadline; none in a drained pool. Locks: the lease's and the pool's row FOR SHARE; job rows only at the
+ * commit. */
 int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask, struct plan *out,
     struct err *e) WARN_UNUSED;
 

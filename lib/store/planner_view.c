@@ -15,9 +15,9 @@ static const struct db_stmt STMTS[] = {
     /* The counts of a pool as "state:n state:n". */
     [POOLS] = { "view_pools",
         "SELECT " SQL_CLOCK
-        ", p.name, p.provisioner, p.policy, l.holder, l.holder_name, c.counts, p.id,"
+        ", p.name, p.provisioner, p.policy, p.drained_by, l.holder, l.holder_name, c.counts, p.id,"
         " coalesce(l.epoch, 0), coalesce(l.plan_us, 0), coalesce(l.planned, 0),"
-        " " SQL_US("l.expires_at") ", " SQL_US(
+        " " SQL_US("l.expires_at") ", " SQL_US("p.drained_at") ", " SQL_US(
             "l.planned_at") " FROM pool p LEFT JOIN planner_lease l ON l.pool_id = p.id LEFT JOIN (SELECT pool_id,"
                             "  string_agg(state || ':' || n, ' ') AS counts FROM (SELECT pool_id, state, sum(n) AS n"
                             "  FROM job_count GROUP BY pool_id, state) s GROUP BY pool_id) c ON c.pool_id = p.id"
@@ -57,6 +57,7 @@ enum col {
     COL_NAME,
     COL_PROVISIONER,
     COL_POLICY,
+    COL_DRAINED_BY,
     COL_HOLDER,
     COL_HOLDER_NAME,
     COL_COUNTS,
@@ -65,6 +66,7 @@ enum col {
     COL_PLAN_TOOK,
     COL_PLANNED,
     COL_EXPIRES,
+    COL_DRAINED,
     COL_PLANNED_AT
 };
 
@@ -76,11 +78,13 @@ static int read_pool(const struct db_rows *rows, int row, struct pool_view *p, s
         { COL_PLAN_TOOK, &p->plan_took_us },
         { COL_PLANNED, &p->planned },
         { COL_EXPIRES, &p->expires_us },
+        { COL_DRAINED, &p->drained_us },
         { COL_PLANNED_AT, &p->planned_us },
     };
     p->name = db_text(rows, row, COL_NAME);
     p->provisioner = db_text(rows, row, COL_PROVISIONER);
     p->policy = db_text(rows, row, COL_POLICY);
+    p->drained_by = db_text(rows, row, COL_DRAINED_BY);
     p->holder = db_text(rows, row, COL_HOLDER);
     p->holder_name = db_text(rows, row, COL_HOLDER_NAME);
     if (db_int8s(rows, row, numbers, sizeof numbers / sizeof numbers[0], e) < 0)

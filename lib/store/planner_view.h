@@ -17,10 +17,12 @@ struct pool_view {
     const char *name;
     const char *provisioner;
     const char *policy;
+    const char *drained_by;  /* who asked for that; "" when it is not drained */
     const char *holder;      /* uuid; "" when nobody ever led it */
     const char *holder_name; /* host and process */
     int64_t epoch;
     int64_t expires_us; /* of the lease; in the past: nobody leads */
+    int64_t drained_us; /* since when nothing is planned for it; 0: it is not drained */
     int64_t planned_us; /* last plan */
     int64_t plan_took_us;
     int64_t planned; /* jobs that the last plan planned */

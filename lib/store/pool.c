@@ -5,7 +5,7 @@
 
 #include "db/db_row.h"
 
-enum stmt { FIND, MAKE, CHANGE };
+enum stmt { FIND, MAKE, CHANGE, DRAIN, RESUME };
 
 /* Not one upsert: that would use up a number of the identity at every start of a planner. */
 static const struct db_stmt STMTS[] = {
@@ -16,6 +16,13 @@ static const struct db_stmt STMTS[] = {
         3 },
     [CHANGE] = { "pool_change", "UPDATE pool SET provisioner = $2, policy = $3 WHERE name = $1",
         3 },
+    [DRAIN] = { "pool_drain",
+        "UPDATE pool SET drained_by = CASE WHEN drained_at IS NULL THEN $2 ELSE drained_by END,"
+        " drained_at = coalesce(drained_at, clock_timestamp()) WHERE name = $1",
+        2 },
+    [RESUME] = { "pool_resume",
+        "UPDATE pool SET drained_at = NULL, drained_by = '', resumed = resumed + 1 WHERE name = $1",
+        1 },
 };
 
 const struct db_stmts POOL_STMTS = { STMTS, sizeof STMTS / sizeof STMTS[0] };
@@ -51,4 +58,23 @@ int pool_find(struct db *db, const char *name, int64_t *id, struct err *e)
     if (none == 1)
         return err_set(e, ERR_NOT_FOUND, "there is no pool %s", name);
     return none < 0 ? err_wrap(e, "pool %s", name) : 0;
+}
+
+static int change_one(
+    struct db *db, const struct db_stmt *s, struct db_args args, const char *name, struct err *e)
+{
+    int64_t n = 0;
+    if (db_exec(db, s, args, &n, e) < 0)
+        return err_wrap(e, "pool %s", name);
+    return n == 1 ? 0 : err_set(e, ERR_NOT_FOUND, "there is no pool %s", name);
+}
+
+int pool_drain(struct db *db, const char *name, const char *by, struct err *e)
+{
+    return change_one(db, &STMTS[DRAIN], DB_ARGS(DB_TEXT(name), DB_TEXT(by)), name, e);
+}
+
+int pool_resume(struct db *db, const char *name, struct err *e)
+{
+    return change_one(db, &STMTS[RESUME], DB_ARGS(DB_TEXT(name)), name, e);
 }

@@ -42,7 +42,7 @@ struct web_app {
     void (*fail)(const struct web_req *req, struct web_reply *reply, const struct err *e);
 };
 
-/* The routes of every program: /healthz, /readyz, /metrics. */
+/* The routes of every program: /healthz, /readyz, /metrics; each also as /NAME/healthz and so on. */
 extern const struct web_route HEALTH_ROUTES[];
 extern const size_t HEALTH_ROUTES_COUNT;
 

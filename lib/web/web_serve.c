@@ -23,13 +23,26 @@ static bool lists(const struct web_app *app, const struct db_stmts *stmts)
     return false;
 }
 
+/* Under the program's name too, so that one web server can tell those of several programs apart. */
+static void add_health_routes(struct web_server *s, const char *name)
+{
+    s->named = mem_calloc(HEALTH_ROUTES_COUNT, sizeof(s->named[0]));
+    for (size_t i = 0; i < HEALTH_ROUTES_COUNT; i++) {
+        struct web_route *r = &s->routes[s->n_routes];
+        (void)str_format(s->named[i], sizeof(s->named[i]), "/%s%s", name, HEALTH_ROUTES[i].pattern);
+        r[0] = HEALTH_ROUTES[i];
+        r[1] = HEALTH_ROUTES[i];
+        r[1].pattern = s->named[i];
+        s->n_routes += 2;
+    }
+}
+
 static void join_tables(struct web_server *s, const struct web_app *app)
 {
-    s->routes = mem_calloc(app->n_routes + HEALTH_ROUTES_COUNT, sizeof(s->routes[0]));
+    s->routes = mem_calloc(app->n_routes + 2 * HEALTH_ROUTES_COUNT, sizeof(s->routes[0]));
     for (size_t i = 0; i < app->n_routes; i++)
         s->routes[s->n_routes++] = app->routes[i];
-    for (size_t i = 0; i < HEALTH_ROUTES_COUNT; i++)
-        s->routes[s->n_routes++] = HEALTH_ROUTES[i];
+    add_health_routes(s, app->name);
 
     s->stmts = mem_calloc(app->n_stmts + 1, sizeof(s->stmts[0]));
     for (size_t i = 0; i < app->n_stmts; i++)
@@ -76,6 +89,7 @@ void web_server_fini(struct web_server *s)
     free(s->threads);
     free(s->stmts);
     free(s->routes);
+    free(s->named);
     *s = (struct web_server){ 0 };
 }
 

@@ -26,6 +26,7 @@ struct web_server {
     void *app_data;
     struct web_route *routes; /* the program's and those of every program */
     size_t n_routes;
+    char (*named)[64]; /* patterns of some */
     struct db_stmts *stmts;
     size_t n_stmts;
     struct web_thread *threads;

@@ -155,6 +155,7 @@ class Yard:
     def empty(self):
         self.stack.sql("TRUNCATE job CASCADE")
         self.stack.sql("TRUNCATE job_run, job_event, job_count, intent, provision, local_slot, chore, planner_lease")
+        self.stack.sql("UPDATE pool SET drained_at = NULL, drained_by = ''")
 
     def create(self, **fields):
         body = {"input_dataset": "file-1", "endpoint": "/v1/chat/completions", **fields}

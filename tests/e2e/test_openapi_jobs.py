@@ -30,7 +30,7 @@ def check(call_id, answer, status):
     Draft202012Validator(schema, resolver=RESOLVER).validate(answer.json())
 
 
-def make(site, call_id, body=None, token=None, **params):
+def make(site, call_id, /, body=None, token=None, **params):
     path, method, spec = CALLS[call_id]
     if "requestBody" in spec and body is None:
         body = resolved(spec["requestBody"])["content"]["application/json"]["example"]
@@ -74,6 +74,10 @@ def test_answers_are_as_described(jobs):  # noqa: F811
         check(name, make(jobs, name, id=NOBODY), 404)
     check("cancelBatch", make(jobs, "cancelBatch", id=job.json()["id"]), 409)
     check("cancelBatch", make(jobs, "cancelBatch", id=NOBODY), 404)
+    for name in ("drainPool", "resumePool"):
+        check(name, make(jobs, name, name="default"), 200)
+        check(name, make(jobs, name, name="nowhere"), 404)
+        check(name, make(jobs, name, name="default", token="submitter"), 403)
     check("getModel", make(jobs, "getModel", id="example"), 200)
     check("listTemplates", make(jobs, "listTemplates", id="example"), 200)
     check("resolveTemplate", make(jobs, "resolveTemplate", id="example", name="big"), 200)

@@ -345,6 +345,30 @@ def test_in_the_grace_the_service_may_end_a_batch_itself(yard, planner):
     assert not yard.batches.calls("POST", f"/v1/batches/{batch['id']}/cancel")
 
 
+# --- draining ---
+
+def drain(yard, what="drain"):
+    answer = yard.stack.call("POST", f"/api/v1/planner/pools/default/{what}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_drained_pool_keeps_its_queue_and_finishes_what_is_planned(yard, planner):
+    yard.batches.order(auto=False)
+    running = yard.create()
+    yard.reaches(running, "scheduling")
+    assert drain(yard)["drainedBy"] == "admin"
+    yard.batches.order(auto=True)
+    waiting = yard.create()
+    planned = yard.stack.get("/api/v1/planner").json()["pools"][0]["lastPlanAt"]
+    yard.reaches(running, "completed")
+    wait_until(lambda: yard.hurry() or yard.stack.get("/api/v1/planner").json()["pools"][0]["lastPlanAt"] > planned, "plans")
+    assert yard.history(waiting) == ["queued"]
+    seen = drain(yard, "resume")
+    assert seen["drainedAt"] is None and seen["states"]["queued"] == "1"
+    yard.reaches(waiting, "completed", hurry=False)
+
+
 # --- how it is set up ---
 
 def test_without_a_batch_service_jobs_wait_with_their_machines_and_say_why(yard):
@@ -380,3 +404,13 @@ def test_an_unknown_provisioner_or_policy_stops_the_daemon_at_start_with_a_clear
 def test_the_state_machine_is_printed(stack):
     done = subprocess.run([binary(stack, "weighbridge-planner"), "--dump-fsm"], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout == (ROOT / "docs" / "job-states.md").read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize("program", ["planner", "jobs"])
+def test_each_program_has_health_and_metrics_under_its_name(yard, program):
+    yard.stack.dev("start", program)
+    for path in ("healthz", "readyz"):
+        answer = yard.stack.get(f"/{program}/{path}", token=None)
+        assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+    assert yard.stack.get(f"/{program}/metrics", token=None).status_code == 401
+    assert "weighbridge_http_requests_total" in yard.stack.get(f"/{program}/metrics", token="viewer").text

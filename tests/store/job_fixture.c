@@ -39,7 +39,8 @@ int jobs_setup(void **state)
     stmts[12] = MODEL_STMTS;
     return fx_begin(stmts, sizeof stmts / sizeof stmts[0],
         "TRUNCATE job, job_run, job_file_ref, job_event, job_count, intent, planner_lease,"
-        " provision, model, model_template, chore; DELETE FROM pool WHERE name <> 'default'");
+        " provision, model, model_template, chore; DELETE FROM pool WHERE name <> 'default';"
+        " UPDATE pool SET drained_at = NULL, drained_by = ''");
 }
 
 struct job_new job_asked(const char *name)

@@ -126,8 +126,13 @@ static void operators_see_who_plans_what(void **state)
     fx_sql("UPDATE intent SET state = 0, kind = 3, created_at = '2026-01-01Z'");
     for (int i = 0; i < 2; i++)
         job_make("k", id);
+    ok(pool_drain(fx.db, "gpu", "bob", &e));
+    fx_sql("UPDATE pool SET drained_at = '2026-01-01Z' WHERE name = 'gpu'");
     ok(planner_view_get(fx.db, &v, &e));
     assert_int_equal(v.n, 2);
+    assert_true(v.pool[0].drained_us == 0 && v.pool[0].drained_by[0] == '\0');
+    assert_int_equal(v.pool[1].drained_us, INT64_C(1767225600) * US_PER_S);
+    assert_string_equal(v.pool[1].drained_by, "bob");
     const struct pool_view *p = &v.pool[0];
     assert_string_equal(p->name, "default");
     assert_int_equal(p->id, default_pools().id[0]);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "store/pool.h"
 #include "tests/store/job_fixture.h"
 
 static const struct plan_ask ASK = { .max_provisioning = 3, .jobs = 100 };
@@ -76,6 +77,51 @@ static void what_is_not_committed_never_was(void **state)
     }
     assert_int_equal(job_state_now(id), JOB_QUEUED);
     assert_int_equal(job_plan(fx.db, &l, 1), 1);
+}
+
+/* A drained pool has no candidates, whoever asks how often; its queue stays as it was. */
+static void nothing_is_planned_for_a_drained_pool(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    struct lease l;
+    (void)state;
+    job_make("j", id);
+    job_lead(fx.db, PLANNER_A, &l);
+    ok(pool_drain(fx.db, "default", "alice", &e));
+    fx_sql("UPDATE pool SET drained_at = '2026-01-01Z' WHERE name = 'default'");
+    ok(pool_drain(fx.db, "default", "bob", &e));
+    fx_value("SELECT drained_by || (drained_at = '2026-01-01Z') FROM pool WHERE name = 'default'",
+        "alicetrue");
+    assert_int_equal(job_plan(fx.db, &l, 3), 0);
+    assert_int_equal(job_state_now(id), JOB_QUEUED);
+    ok(pool_resume(fx.db, "default", &e));
+    fx_value("SELECT drained_by || (drained_at IS NULL) FROM pool WHERE name = 'default'", "true");
+    assert_int_equal(job_plan(fx.db, &l, 3), 1);
+    fx_fails(pool_drain(fx.db, "nowhere", "a", &e), &e, ERR_NOT_FOUND, "nowhere");
+    fx_fails(pool_resume(fx.db, "nowhere", &e), &e, ERR_NOT_FOUND, "nowhere");
+}
+
+/* So that nothing is planned any more once a drain was answered. Jobs are accepted meanwhile: their rows refer to
+ * the pool's. */
+static void a_drain_waits_for_a_plan_and_accepting_jobs_does_not(void **state)
+{
+    static const char *const FREE_FOR_A_DRAIN =
+        "SELECT count(*) FROM (SELECT FROM pool WHERE name = 'default' FOR NO KEY UPDATE SKIP"
+        " LOCKED) x";
+    struct err e = ERR_INIT;
+    struct lease l;
+    (void)state;
+    job_lead(fx.db, PLANNER_A, &l);
+    {
+        cleanup_plan struct plan p = PLAN_INIT;
+        ok(plan_begin(fx.db, &l, &ASK, &p, &e));
+        fx_value(FREE_FOR_A_DRAIN, "0");
+        fx_value("SELECT count(*) FROM (SELECT FROM pool WHERE name = 'default' FOR KEY SHARE SKIP"
+                 " LOCKED) x",
+            "1");
+    }
+    fx_value(FREE_FOR_A_DRAIN, "1");
 }
 
 /* The order of the queue, and who is not in it: delayed, past the deadline. */
@@ -353,6 +399,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FX_BOTH(a_planned_job_has_its_spec_and_its_intent),
         FX_BOTH(what_is_not_committed_never_was),
+        FX_BOTH(nothing_is_planned_for_a_drained_pool),
+        FX_BOTH(a_drain_waits_for_a_plan_and_accepting_jobs_does_not),
         FX_BOTH(the_snapshot_is_the_queue_in_order),
         FX_BOTH(the_snapshot_ends_where_it_was_asked_to),
         FX_BOTH(the_snapshot_counts_what_is_under_way),
