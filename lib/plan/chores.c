@@ -10,8 +10,9 @@
 #include "plan/sweep.h"
 #include "plan/task.h"
 #include "store/chore.h"
+#include "store/housekeeping.h"
 
-enum { HOUR_S = 3600, DAY_S = 86400, RETIRE_MAX = 1000 };
+enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 86400, RETIRE_MAX = 1000 };
 
 /* True when it is this process' turn, and nobody else's for every_s. */
 static bool is_mine(struct hand *h, const char *name, int64_t every_s)
@@ -38,8 +39,10 @@ static void make_partitions(struct task *t, struct hand *h)
     int64_t made = 0;
 
     (void)t;
-    if (is_mine(h, "event_partitions", HOUR_S))
-        told("event_partitions", chore_event_partitions(h->db, &made, &e), made, &e);
+    if (!is_mine(h, "event_partitions", HOUR_S))
+        return;
+    const int rc = chore_event_partitions(h->db, &made, &e);
+    told("event_partitions", rc, made, &e);
 }
 
 static void drop_events(struct task *t, struct hand *h)
@@ -49,8 +52,10 @@ static void drop_events(struct task *t, struct hand *h)
     int64_t dropped = 0;
 
     (void)t;
-    if (keep_days > 0 && is_mine(h, "drop_events", DAY_S))
-        told("drop_events", chore_drop_events(h->db, keep_days, &dropped, &e), dropped, &e);
+    if (keep_days == 0 || !is_mine(h, "drop_events", DAY_S))
+        return;
+    const int rc = chore_drop_events(h->db, keep_days, &dropped, &e);
+    told("drop_events", rc, dropped, &e);
 }
 
 static void retire_jobs(struct task *t, struct hand *h)
@@ -68,6 +73,25 @@ static void retire_jobs(struct task *t, struct hand *h)
         all += rc == 0 ? n : 0;
     }
     told("retire_jobs", rc, all, &e);
+}
+
+/* What weighbridge-housekeeping does, for sites that have a planner and start no timer. */
+static void keep_house(struct task *t, struct hand *h)
+{
+    const struct conf *conf = t->planner->conf;
+    const struct housekeeping_options o = { .read_only = conf->operations_read_only,
+        .keep_days = conf->operations_keep_days };
+    struct housekeeping done = { 0 };
+    struct err e = ERR_INIT;
+
+    if (!is_mine(h, "housekeeping", MINUTE_S))
+        return;
+    const int rc =
+        housekeeping_run(h->db, str_empty(conf->redis_url) ? NULL : h->kv, &o, &done, &e);
+    told("housekeeping", rc,
+        done.failed_loads + done.orphaned_loads + done.claims + done.stale_operations +
+            done.history + done.controls,
+        &e);
 }
 
 static void sweep_batches_in_turn(struct task *t, struct hand *h)
@@ -96,7 +120,7 @@ static void sweep_machines_in_turn(struct task *t, struct hand *h)
 
 void act_chores(struct planner *p)
 {
-    static chore_fn *const CHORES[] = { make_partitions, drop_events, retire_jobs,
+    static chore_fn *const CHORES[] = { make_partitions, drop_events, retire_jobs, keep_house,
         sweep_batches_in_turn, sweep_machines_in_turn };
 
     for (size_t i = 0; i < sizeof CHORES / sizeof CHORES[0]; i++) {
