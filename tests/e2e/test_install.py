@@ -14,6 +14,7 @@ from conftest import HANG_S, ROOT
 from program import Program, ask
 
 MAKE_S = 300  # a guard
+COMMANDS = {"weighbridge-migrate", "weighbridge-housekeeping"}  # they do one thing and leave
 NGINX = {p.name for p in (ROOT / "nginx").glob("*.conf")}
 
 
@@ -66,17 +67,20 @@ def units(stage):
 
 # --- what is installed ---
 
-def test_every_part_is_there(stage):
+def test_every_part_is_there(stack, stage):
     data = stage.at("datadir") / "weighbridge"
     assert {p.name for p in (data / "sql").iterdir()} == {p.name for p in (ROOT / "sql").glob("*.sql")}
     assert {p.name for p in (data / "nginx").iterdir()} == NGINX | {"README.md"}
     for server in ("apache", "lighttpd"):
         assert {p.name for p in (data / server).iterdir()} == {"cgi.conf", "fastcgi.conf"}
-    assert {"weighbridge-operations.service", "weighbridge-operations.socket"} <= set(units(stage))
-    assert {p.name for p in (stage.at("mandir") / "man8").iterdir()} == {p.name for p in (ROOT / "docs/man").glob("*.8")}
+    programs = {p.name for p in stage.at("sbindir").iterdir()}
+    assert programs == {p.name for p in build(stack).glob("weighbridge-*") if p.is_file()}
+    assert {f"{program}.{kind}" for program in programs - COMMANDS for kind in ("service", "socket")} <= set(units(stage))
+    assert {p.name for p in (stage.at("mandir") / "man8").iterdir()} == {p.name for p in (ROOT / "docs/man").glob("*.8")} == {
+        f"{program}.8" for program in programs}
     for folder in ("sysusers.d", "tmpfiles.d"):
         assert (stage.at("prefix") / "lib" / folder / "weighbridge.conf").is_file()
-    assert {"install.md", "config.md", "weighbridge.ini"} <= {p.name for p in stage.at("docdir").iterdir()}
+    assert {"weighbridge.ini", *(p.name for p in (ROOT / "docs").glob("*.*") if p.name not in ("style.md", "weighbridge.ini.in"))} <= {p.name for p in stage.at("docdir").iterdir()}
 
 
 def test_every_file_that_the_pages_name_is_there(stage):
