@@ -5,6 +5,9 @@
 # Part of ./dev: `check`, every test in stages. A stage is a function that prints its output and notes what it
 # counted with `count`; one that ends badly without having counted a failure counts as one.
 
+# shellcheck source=tests/dev/pooled.sh
+. "$ROOT/tests/dev/pooled.sh"
+
 PASSED=0 FAILED=0 SKIPPED=0
 THREAD_TESTS="test_fcgi_set test_snapshot test_supervisor test_wait test_breaker test_metrics test_log test_jx test_crew"
 
@@ -25,8 +28,9 @@ cmd_check() {
     stage store 4 stage_store
     stage e2e 12 stage_e2e
     if [[ $long ]]; then
+        stage store-pooled 5 stage_store_pooled
         stage distcheck 10 stage_distcheck
-        stage coverage 10 stage_coverage
+        stage coverage 12 stage_coverage
         stage analyzer 15 stage_analyzer
         stage fuzz "$(fuzz_minutes)" stage_fuzz
         stage e2e-long 60 stage_e2e_long
@@ -169,21 +173,30 @@ with_stores() (
 )
 
 stage_store() {
-    local dir=$ROOT/build-check-asan t tests status=0
+    local tests status=0
     mapfile -t tests < <(list_of STORE_TESTS)
-    make -k -C "$dir" -j"$(nproc)" "${tests[@]}" >"$WORK/store-build.log" 2>&1 || {
+    build_store_tests || return
+    store_tests "$ROOT/build-check-asan" "${tests[@]}" || status=$?
+    BEHIND=with_pooler store_tests "$ROOT/build-check-asan" tests/store/test_load_job tests/store/test_job || status=$?
+    return "$status"
+}
+
+build_store_tests() {
+    local tests
+    mapfile -t tests < <(list_of STORE_TESTS)
+    make -k -C "$ROOT/build-check-asan" -j"$(nproc)" "${tests[@]}" >"$WORK/store-build.log" 2>&1 || {
         tail -n 40 "$WORK/store-build.log"
         return 1
     }
-    store_tests "$dir" "${tests[@]}"
 }
 
-# store_tests BUILD TEST...: runs and counts them.
+# store_tests BUILD TEST...: runs and counts them, with_pooler if BEHIND says so.
 store_tests() {
     local dir=$1 t status=0
     shift
+    rm -rf "$WORK/store-logs"
     mkdir -p "$WORK/store-logs"
-    with_stores run_store_tests "$dir" "$@" || status=$?
+    with_stores ${BEHIND:+"$BEHIND"} run_store_tests "$dir" "$@" || status=$?
     for t in "$@"; do
         t=$WORK/store-logs/${t##*/}
         [[ -f $t.status ]] || continue
@@ -242,8 +255,8 @@ stage_distcheck() {
     count 1 0
 }
 
-# Least lines of a folder that tests run, in percent; all of lib/ together: LIB_LINES. handlers/ and daemons/ are
-# shown, but only parts of them run outside a server.
+# Least lines of a folder that tests run, in percent; all of lib/ together: LIB_LINES. handlers/, daemons/ and lib/plan
+# run only in whole programs, hence the end-to-end tests among those that are counted.
 LIB_LINES=90
 folder_lines() {
     case $1 in
@@ -260,7 +273,9 @@ stage_coverage() {
     timeout "$LIMIT" make -k -C "$dir" -j"$(nproc)" check >"$dir/check.log" 2>&1 </dev/null || status=$?
     count_make_check "$dir"
     store_tests "$dir" "${tests[@]}" || status=$?
-    e2e "$dir" 'not long' tests/e2e/test_program.py tests/e2e/test_calls.py tests/e2e/test_outages.py || status=$?
+    e2e "$dir" 'not long' tests/e2e/test_{program,calls,outages,gallery,housekeeping,jobs}.py \
+        "$ROOT"/tests/e2e/test_planner*.py ||
+        status=$?
     ((FAILED == before[1])) || status=1
     # They are counted where they are run for their own sake.
     PASSED=${before[0]} FAILED=${before[1]} SKIPPED=${before[2]}

@@ -53,7 +53,7 @@ static PGresult *run(const char *url, const char *sql)
     PGconn *c = PQconnectdb(url);
     if (PQstatus(c) != CONNECTION_OK)
         fail_msg("%s", PQerrorMessage(c));
-    PQclear(PQexec(c, "SET client_min_messages = warning"));
+    PQclear(PQexec(c, "SET client_min_messages = warning; SET timezone = 'UTC'"));
     PGresult *res = PQexec(c, sql);
     ExecStatusType status = PQresultStatus(res);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
@@ -74,11 +74,11 @@ static void add_keyword(struct buf *out, const char *keyword, const char *value)
 }
 
 /* The url with another database, as keywords: tests add some of their own. */
-static void url_of(const char *name, char *out, size_t size)
+static void url_of(const char *url, const char *name, char *out, size_t size)
 {
     cleanup_buf struct buf text = BUF_INIT(4096);
     char *problem = NULL;
-    PQconninfoOption *all = PQconninfoParse(stores_pgurl(), &problem);
+    PQconninfoOption *all = PQconninfoParse(url, &problem);
     if (all == NULL)
         fail_msg("%s", problem);
     for (const PQconninfoOption *o = all; o != NULL && o->keyword != NULL; o++)
@@ -100,7 +100,11 @@ void stores_init(struct stores *s, bool migrated)
     (void)str_format(sql, sizeof sql,
         "CREATE DATABASE %s ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0", s->name);
     PQclear(run(stores_pgurl(), sql));
-    url_of(s->name, s->url, sizeof s->url);
+    url_of(stores_pgurl(), s->name, s->url, sizeof s->url);
+    const char *pool = getenv("WB_TEST_PGPOOL");
+    s->pooled[0] = '\0';
+    if (!str_empty(pool))
+        url_of(pool, s->name, s->pooled, sizeof s->pooled);
     if (!migrated)
         return;
     struct migrate_options o = {
@@ -122,14 +126,21 @@ void stores_fini(struct stores *s)
 struct db_options stores_options(
     const struct stores *s, bool prepared, const struct db_stmts *stmts, size_t n)
 {
+    const bool pooled = s->pooled[0] != '\0';
     return (struct db_options){
-        .url = s->url,
+        .url = pooled ? s->pooled : s->url,
         .name = "weighbridge-test",
-        .prepared = prepared,
+        .prepared = prepared && !pooled,
         .timeout_ms = 5000,
         .stmts = stmts,
         .n_stmts = n,
     };
+}
+
+void stores_want_session(const struct stores *s)
+{
+    if (s->pooled[0] != '\0')
+        skip();
 }
 
 void stores_sql(const struct stores *s, const char *sql)

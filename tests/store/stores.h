@@ -14,17 +14,23 @@ const char *stores_pgurl(void);
 const char *stores_redis(void);
 
 /* A database of its own, encoded UTF8, dropped by stores_fini(). With migrated the migrations of sql/
- * are applied. */
+ * are applied. WB_TEST_PGPOOL may name the same server behind a pooler in transaction mode: then what is
+ * tested goes through that, never with named statements, and the tests' own SQL still goes to the server. */
 struct stores {
-    char url[1024]; /* connection string of the database */
+    char url[1024];    /* connection string of the database */
+    char pooled[1024]; /* the same through the pooler; "" without one */
     char name[64];
 };
 void stores_init(struct stores *s, bool migrated);
 void stores_fini(struct stores *s);
 
-/* Options for db_new(): no breaker, 5 s, which is a hang guard and not a measure. */
+/* Options for db_new(): no breaker, 5 s, which is a hang guard and not a measure; the pooler's url if there is one. */
 struct db_options stores_options(
     const struct stores *s, bool prepared, const struct db_stmts *stmts, size_t n);
+
+/* For a test about one session: what its connection says of it, or prepares in it. Skips the test behind a pooler,
+ * where no session is anybody's. */
+void stores_want_session(const struct stores *s);
 
 /* Runs SQL text in the test's database outside of lib/db: how tests play another program, and put rows
  * where they want them. The test fails when the text fails. stores_value() hands out the first column

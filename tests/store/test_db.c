@@ -251,6 +251,7 @@ static void a_refused_statement_has_its_code_and_costs_no_connection(void **stat
 
 static void the_session_is_set_up_in_one_place(void **state)
 {
+    stores_want_session(&stores);
     char url[1200];
 
     (void)state;
@@ -409,6 +410,7 @@ static void a_lost_race_is_run_three_times(void **state)
 
 static void a_table_made_later_is_found_and_its_statement_prepared(void **state)
 {
+    stores_want_session(&stores);
     struct err e = ERR_INIT;
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
 
@@ -471,6 +473,7 @@ static void the_two_halves_of_a_query_leave_time_in_between(void **state)
 
 static void a_deadline_holds_and_a_passed_one_costs_no_connection(void **state)
 {
+    stores_want_session(&stores);
     struct err e = ERR_INIT;
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
 
@@ -491,9 +494,9 @@ static void a_deadline_holds_and_a_passed_one_costs_no_connection(void **state)
 /* Somebody's lock is not an outage: only this statement fails, and the breaker hears nothing. */
 static void a_held_row_is_a_timeout_but_no_outage(void **state)
 {
+    stores_want_session(&stores);
     struct err e = ERR_INIT;
     struct breaker breaker;
-
     (void)state;
     if (!prepared)
         skip(); /* without settings of the session only the deadline ends the wait */

@@ -96,6 +96,7 @@ static void assert_lost(struct db *db, int result, const struct err *e, const ch
 
 static void whatever_fails_while_connecting_costs_that_connection_only(void **state)
 {
+    stores_want_session(&stores);
     static const struct {
         const char *what;
         enum libpq_call call;
@@ -123,6 +124,7 @@ static void whatever_fails_while_connecting_costs_that_connection_only(void **st
 /* In the pipeline that prepares: without a look at the connection's state the wait would never end. */
 static void a_connection_that_ends_while_statements_are_prepared_is_lost(void **state)
 {
+    stores_want_session(&stores);
     struct err e = ERR_INIT;
     cleanup_db struct db *db = new_db(true);
 
@@ -136,6 +138,7 @@ static void a_connection_that_ends_while_statements_are_prepared_is_lost(void **
 /* What libpq had handed on before it failed arrives: the caller cannot know, and it is not sent again. */
 static void whatever_fails_while_a_write_is_sent_costs_the_connection(void **state)
 {
+    stores_want_session(&stores);
     static const struct {
         const char *what;
         enum libpq_call call;
@@ -198,6 +201,7 @@ static struct db *db_with_late_statement(void)
 
 static void a_late_prepare_that_fails_is_repeated_for_a_read(void **state)
 {
+    stores_want_session(&stores);
     (void)state;
     cleanup_db struct db *db = db_with_late_statement();
     libpq_fails(LIBPQ_SEND_PREPARE, 0);
@@ -274,6 +278,7 @@ static void what_the_server_says_of_a_refused_session_is_said(void **state)
 
 static void options_that_do_not_fit_are_refused_and_not_cut(void **state)
 {
+    stores_want_session(&stores);
     struct err e = ERR_INIT;
     char path[1000];
     char url[2400];

@@ -137,6 +137,7 @@ static void none_waits_for_the_answer_of_another(void **state)
 /* As where the statement failed to be prepared when the connection was made, its table missing. */
 static void what_can_be_prepared_by_now_is_prepared_on_the_way(void **state)
 {
+    stores_want_session(&fx.stores);
     (void)state;
     int64_t pid = number(&STMTS[PID]);
     fx_sql("CREATE TABLE made_later ()");
@@ -159,6 +160,7 @@ static void what_can_be_prepared_by_now_is_prepared_on_the_way(void **state)
 
 static void a_connection_lost_under_way_fails_all_that_were_started(void **state)
 {
+    stores_want_session(&fx.stores);
     struct err e = ERR_INIT;
     (void)state;
     int64_t pid = number(&STMTS[PID]);
