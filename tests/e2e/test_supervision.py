@@ -221,7 +221,7 @@ SOCKETS = 2 * 4 + 3 + 3  # of a worker, at most: stores of its threads, of its r
 
 
 def holds(pid):
-    """What a process has open: (threads, sockets, the rest by kind, numbers taken off)."""
+    """What a process has open: (threads, sockets, the rest by kind, numbers taken off). FileNotFoundError: it left."""
     links = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
@@ -244,7 +244,10 @@ def store_connections(stack):
 def belongings(stack, program, token):
     """All that a service has while it is polled that does not depend on which worker was asked what."""
     assert ask(program.socket, "/api/operations", token=token)[0] == 200
-    workers = [holds(pid) for pid in program.workers()]
+    workers = []
+    for pid in program.workers():
+        with suppress(FileNotFoundError):  # one that has been replaced leaves when it likes
+            workers.append(holds(pid))
     return {"supervisor": holds(program.pid), "threads": [threads for threads, _, _ in workers],
             "others": [others for _, _, others in workers], "memory": segments(program.pid),
             "too many sockets": [n for _, n, _ in workers if n > SOCKETS],
