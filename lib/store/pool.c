@@ -40,15 +40,19 @@ int pool_ensure(struct db *db, const char *name, const char *provisioner, const 
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     cleanup_rows struct db_rows made = DB_ROWS_INIT;
     struct db_args all = DB_ARGS(DB_TEXT(name), DB_TEXT(provisioner), DB_TEXT(policy));
-    int none = look(db, name, &rows, id, e);
+    int64_t found = 0;
+    int none = look(db, name, &rows, &found, e);
     if (none == 1)
-        none = db_exec(db, &STMTS[MAKE], all, NULL, e) < 0 ? -1 : look(db, name, &made, id, e);
+        none = db_exec(db, &STMTS[MAKE], all, NULL, e) < 0 ? -1 : look(db, name, &made, &found, e);
     else if (none == 0 && (strcmp(db_text(&rows, 0, 1), provisioner) != 0 ||
                               strcmp(db_text(&rows, 0, 2), policy) != 0))
         none = db_exec(db, &STMTS[CHANGE], all, NULL, e);
     if (none == 1)
         return err_set(e, ERR_INTERNAL, "pool %s: was made and is not there", name);
-    return none < 0 ? err_wrap(e, "pool %s", name) : 0;
+    if (none < 0)
+        return err_wrap(e, "pool %s", name);
+    *id = found;
+    return 0;
 }
 
 int pool_find(struct db *db, const char *name, int64_t *id, struct err *e)
