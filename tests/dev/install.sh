@@ -10,12 +10,13 @@ PACKAGES_CHECK=(ccache clang libclang-rt-dev clang-format clang-tidy cppcheck co
     git python3 python3-pytest python3-psycopg2 python3-redis python3-requests python3-yaml python3-jsonschema)
 PACKAGES_BENCH=(wrk redis-tools python3 python3-psycopg2 python3-redis)
 
-# install_packages run|check|bench: whatever of the set is missing. Nothing is asked of apt when nothing is.
+# install_packages run|check|bench|demo: whatever of the set is missing. Nothing is asked of apt when nothing is.
 install_packages() {
     local wanted=("${PACKAGES_RUN[@]}") missing=() p
     [[ $1 == check ]] && wanted+=("${PACKAGES_CHECK[@]}")
-    [[ $1 == bench ]] && {
-        wanted+=("${PACKAGES_BENCH[@]}")
+    [[ $1 == bench ]] && wanted+=("${PACKAGES_BENCH[@]}")
+    [[ $1 == demo ]] && wanted+=(python3)
+    [[ $1 == check || $1 == bench ]] && {
         # A Node from elsewhere is as good as Debian's.
         command -v node >/dev/null || wanted+=(nodejs)
         command -v npm >/dev/null || wanted+=(npm)
