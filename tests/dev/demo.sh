@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Part of ./dev: `demo` copies a real folder while it reports, as a program that stages a model would, and shows
-# what a poll sees meanwhile. Calls as in docs/openapi.yaml.
+# what a poll sees meanwhile; then the jobs of demo_jobs.sh. Calls as in docs/openapi.yaml and openapi-jobs.yaml.
 
 DEMO_KEY=demo-model
 
@@ -38,12 +38,14 @@ cmd_demo() {
     [[ $(demo_poll | jq --arg id "staging:$DEMO_KEY" '[.operations[] | select(.id == $id)] | length') == 0 ]] ||
         die 'the entry is still there'
     echo 'the entry is gone'
+    demo_jobs
 }
 
 # What fails here must neither change the exit status nor keep the rest from being done.
 demo_tidy() {
     [[ ! ${DEMO_COPIER:-} ]] || kill "$DEMO_COPIER" 2>/dev/null || true
     [[ ! ${DEMO_TOKEN:-} ]] || (demo_release) || true
+    demo_jobs_tidy
 }
 
 demo_release() {

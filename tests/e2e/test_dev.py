@@ -3,6 +3,7 @@
 import re
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import HANG_S, ROOT, Stack, free_port, wait_until
@@ -18,6 +19,11 @@ def test_demo_succeeds_and_leaves_no_entry(stack):
     said = stack.dev("demo")
     assert "the entry is gone" in said
     assert stack.entry("demo-model") is None
+    jobs = said.split("the entry is gone")[1]
+    for job, end in (("nightly-eval", "completed"), ("product-texts", "completed"), ("embeddings", "cancelled")):
+        assert re.search(rf"^  {job} +{end} ", jobs, re.M), said
+    assert re.search(r"^  [0-9:.]+  queued\n  [0-9:.]+  planned\n  [0-9:.]+  resource_preparing\n  [0-9:.]+  submitting\n", jobs, re.M), said
+    assert "running" not in re.search("^planner .*$", stack.dev("status"), re.M)[0]  # its planner was its own
 
 
 def test_demo_whose_key_is_taken_leaves_the_copy_of_the_other_alone(stack):
@@ -90,13 +96,35 @@ def test_up_again_is_fine_but_not_on_another_port(stack):
     assert stack.get("/healthz").status_code == 200
 
 
+def test_two_planners_run_and_are_stopped_frozen_and_thawed_together(stack):
+    stack.dev("start", "planner")
+    log = stack.var / "log" / "planner.log"
+
+    def owners():
+        return set(re.findall(r"owner=(\S+)", log.read_text(errors="replace")))
+
+    def processes():
+        return [int(pid) for pid in re.search("^planner .*processes: ([0-9 ]+)$", stack.dev("status"), re.M)[1].split()]
+
+    def states():
+        return {Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] for pid in processes()}
+    wait_until(lambda: len(owners()) == 2, "two planners")
+    assert len(processes()) == 3  # and their supervisor
+    stack.dev("freeze", "planner")
+    wait_until(lambda: states() == {"T"}, "all frozen")
+    stack.dev("thaw", "planner")
+    wait_until(lambda: "T" not in states(), "none frozen")
+    stack.dev("stop", "planner")
+    assert re.search("^planner +stopped *$", stack.dev("status"), re.M)
+
+
 def test_readme_has_the_lines_that_up_prints(stack):
     def lines(text):
         text = re.sub(r"http://127\.0\.0\.1:\d+", "URL", text)
-        text = re.sub(r"'?[^ ']*/(viewer|worker)\.token'?", r"\1", text)
+        text = re.sub(r"'?[^ ']*/(viewer|worker|submitter)\.token'?", r"\1", text)
         return [line.strip() for line in text.splitlines() if line.lstrip().startswith("curl ")]
     printed = lines(stack.dev("up"))
-    assert len(printed) == 3
+    assert len(printed) == 5
     assert lines((ROOT / "README.md").read_text(encoding="utf8")) == printed
 
 

@@ -23,6 +23,7 @@ class Site:
         self.stack, self.yard, self.env = stack, Yard(stack), {}
         self.environ = dict(stack.environ)
         self.yard.empty()
+        stack.sql("DELETE FROM pool WHERE name <> 'default'")
         self.start(WB_LOCAL_SLOTS="0", WB_PLANNER_POLL_S="1", WB_PLANNER_CLAIM_MS="1500", WB_BATCH_URL=self.yard.batches.url)
 
     def start(self, **env):
