@@ -176,6 +176,17 @@ static const char *pool_of(const struct job_body *b, const struct resolved *t, s
     return str_empty(t->pool) ? req->conf->planner_default_pool : t->pool;
 }
 
+/* Whose share of its pool the job is; NULL: of who sends it. */
+static const char *tenant_of(const struct web_req *req, const struct job_body *b, const char *pool)
+{
+    static const char METADATA[] = "metadata.";
+    const struct conf_pool *conf = conf_pool_find(req->conf, pool);
+
+    if (conf == NULL || !str_starts(conf->tenant, METADATA))
+        return NULL;
+    return job_part_text(b->metadata, conf->tenant + sizeof METADATA - 1);
+}
+
 int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out, struct err *e)
 {
     cleanup_resolved struct resolved t = { .found = TEMPLATES_INIT, .gpu_type = "" };
@@ -193,9 +204,11 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
     print_request(b, &t, &terms, &request);
     if (request.overflow)
         return err_set(e, ERR_TOO_LARGE, "template and request together are too large");
+    const char *pool = pool_of(b, &t, req);
     const struct job_new job = {
         .created_by = req->caller.subject,
-        .pool = pool_of(b, &t, req),
+        .tenant = tenant_of(req, b, pool),
+        .pool = pool,
         .name = r->name,
         .endpoint = r->endpoint,
         .model = str_empty(t.model) ? r->model : t.model,

@@ -21,8 +21,10 @@ struct policy_job {
     int64_t replicas;
     int64_t gpus; /* of each replica; 0: none asked for */
     const char *gpu_type;
-    int64_t attempts;         /* times it was planned before */
-    int64_t failures;         /* times in a row that it could not be had, for back-off */
+    int64_t attempts;       /* times it was planned before */
+    int64_t failures;       /* times in a row that it could not be had, for back-off */
+    int64_t passed_over_us; /* since when a policy passes it over; 0: none does */
+    const char *region; /* that it asks for; "": any, or the snapshot was not asked for requests */
     const char *request_json; /* as in struct job; "" unless the snapshot was asked for it */
 };
 
@@ -43,47 +45,90 @@ struct policy_quota {
     int64_t weight; /* of the round robin, >= 1 */
 };
 
+/* Where a tenant stands in the weighted round robin: policy_fair() tells of the numbers. */
+struct policy_turn {
+    const char *tenant;
+    int64_t finish;
+};
+
+/* Jobs of one kind that were planned after the catalog was read: what they take is not gone from it yet. */
+struct policy_taken {
+    const char *gpu_type;
+    int64_t gpus; /* of each replica */
+    int64_t replicas;
+};
+
 struct policy_snapshot {
     int64_t now_us;
-    int64_t max_provisioning;     /* limit of jobs in planned or resource_preparing */
-    int64_t provisioning;         /* of these there are now, expired ones not counted */
-    const struct policy_job *job; /* in order: priority, then first come first served */
+    int64_t max_provisioning; /* limit of jobs in planned or resource_preparing */
+    int64_t provisioning;     /* of these there are now, expired ones not counted */
+    const struct policy_job
+        *job; /* in order: priority, then first come first served; where it was asked
+                                     for the heads of all tenants' queues, that for each tenant */
     size_t n_jobs;
     bool more;                          /* there are due jobs behind these */
     const struct policy_tenant *tenant; /* by name, byte order */
     size_t n_tenants;
     const struct policy_quota *quota;
     size_t n_quotas;
+    const struct policy_turn
+        *turn; /* by tenant, byte order; who is not there has not been served lately */
+    size_t n_turns;
+    int64_t round;                           /* where the round robin stands */
     const struct provision_catalog *catalog; /* NULL: the provider does not tell */
+    const struct policy_taken *taken;
+    size_t n_taken;
+    int64_t
+        ageing_us; /* after which a job that is passed over keeps what it needs from others; > 0 */
 };
 
 enum policy_verdict {
-    POLICY_PLAN, /* queued -> planned */
-    POLICY_DEFER /* stays queued, with an error on the job and a delay: never skipped in silence */
+    POLICY_PLAN,  /* queued -> planned */
+    POLICY_DEFER, /* stays queued, with an error on the job and a delay: never skipped in silence */
+    POLICY_PASS_OVER /* stays queued and due, with the reason on the job: its turn comes when room does */
 };
 
 struct policy_decision {
     size_t job; /* index into the snapshot's jobs */
     enum policy_verdict verdict;
-    const char *region; /* where to; "": the provisioner chooses */
-    const char *reason; /* static text, for the event's detail or the job's error */
+    char region[PROVISION_TEXT_SIZE]; /* where to; "": the provisioner chooses */
+    const char *reason;               /* static text, for the event's detail or the job's error */
+    int64_t
+        finish; /* PLAN by turns: where its tenant stands after it; 0: the policy knows no turns */
 };
 
 /* Decisions owned by whoever planned; at most one for each job of the snapshot. */
 struct policy_plan {
     struct policy_decision *decision;
     size_t n;
+    int64_t round; /* where the round robin stands after it; 0: as before */
 };
 #define POLICY_PLAN_INIT \
     { \
-        .decision = NULL, .n = 0 \
+        .decision = NULL, .n = 0, .round = 0 \
     }
 void policy_plan_free(struct policy_plan *p);
 #define cleanup_policy_plan __attribute__((cleanup(policy_plan_free)))
 void policy_plan_add(struct policy_plan *p, struct policy_decision d);
 
-/* A policy. simple: at most max_provisioning at once, strict priority, then first come first served. */
+/* A policy. None of them ever plans more than max_provisioning - provisioning jobs. */
 typedef void policy_fn(const struct policy_snapshot *s, struct policy_plan *out);
+
+/* Strict priority, then first come first served. */
 void policy_simple(const struct policy_snapshot *s, struct policy_plan *out);
+
+/* Weighted round robin over tenants, each within its quota of jobs and GPUs; priority and age count within a tenant.
+ * Start-time fair queueing: a job of a tenant starts at the later of the round and its tenant's last finish, and
+ * finishes POLICY_TURN / weight later; the earliest start goes next and is where the round stands then. So a
+ * tenant that had nothing queued has saved up nothing. The head of a queue that its quota stops is passed over, and its
+ * tenant with it; one that asks for more than its tenant may ever have is deferred, and those behind it go on. */
+enum { POLICY_TURN = 1 << 20 };
+void policy_fair(const struct policy_snapshot *s, struct policy_plan *out);
+
+/* Plans what fits into the catalog, all replicas of a job or none, in the region where they fit at the best price;
+ * passes over what does not fit now and looks behind it. A job that has been passed over for ageing_us keeps what is
+ * free of its kind from those behind it, until it fits, but only for ageing_us, and then again after as long: so
+ * neither waits for ever. What no offer of the catalog can ever serve is deferred. Without a catalog as policy_simple(). */
+void policy_capacity(const struct policy_snapshot *s, struct policy_plan *out);
 
 #endif

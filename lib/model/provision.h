@@ -100,6 +100,8 @@ struct provision_offer {
     int64_t price_cents_per_hour;
     char regions[512]; /* that have one to give now, separated by spaces; "" none */
     int64_t free;      /* how many can be had now; -1: the provider does not tell */
+    bool any;          /* serves a replica whatever it asks for */
+    bool shared;       /* replicas may share it: gpus is what it has left */
 };
 
 struct provision_catalog {

@@ -10,6 +10,7 @@
 
 enum {
     CANDIDATES_MAX = 500, /* of one plan */
+    PER_TENANT_MAX = 50,  /* of these, where they are taken by tenant */
     ROUNDS_MAX = 20       /* plans in a row for one pool, before the others have their turn */
 };
 
@@ -52,36 +53,78 @@ static void try_to_lead(struct planner *p, struct plan_pool *pool, struct db *db
     trigger_raise(&p->decide, DECIDE_PLAN);
 }
 
-/* One plan. 1: there may be more to plan at once. */
-static int plan_once(struct planner *p, struct plan_pool *pool, struct db *db, struct err *e)
+static void count_plan(const struct plan_result *r)
+{
+    metric_add(METRIC_PLANS_PLANNED, r->planned);
+    metric_add(METRIC_PLANS_DEFERRED, r->deferred);
+    metric_add(METRIC_PLANS_PASSED_OVER, r->passed_over);
+    metric_add(METRIC_PLANS_GONE, r->gone);
+}
+
+/* What the provider last told, or NULL while it was not asked yet; sees to it that it will be. */
+static struct catalog_view *look_at_catalog(struct planner *p, struct plan_pool *pool)
+{
+    bool stale = false;
+    struct catalog_view *view =
+        catalog_look(pool->catalog, pool->conf->catalog_s * NS_PER_S, &stale);
+
+    if (stale) {
+        atomic_store(&pool->ask_catalog, true);
+        act_ask_catalogs(p);
+    }
+    return view;
+}
+
+/* One plan by what the provider told, which counts for a policy that wants it. 1: there may be more to plan at once. */
+static int plan_by(struct planner *p, struct plan_pool *pool, struct db *db,
+    const struct catalog_view *view, struct err *e)
 {
     cleanup_plan struct plan plan = PLAN_INIT;
     cleanup_policy_plan struct policy_plan decided = POLICY_PLAN_INIT;
     cleanup_orders struct orders orders = ORDERS_INIT;
     struct plan_result result = { 0 };
+    const int64_t limit = pool->conf->max_concurrent_provisioning;
     const struct plan_ask ask = {
-        .max_provisioning = pool->conf->max_concurrent_provisioning,
+        .max_provisioning = limit,
         .jobs = CANDIDATES_MAX,
         .with_requests = true,
+        .per_tenant = !pool->policy->by_tenant ? 0
+                      : limit < PER_TENANT_MAX ? limit
+                                               : PER_TENANT_MAX,
+        .taken_since_us = view == NULL ? 0 : view->since_us,
     };
 
     const int rc = plan_begin(db, &pool->lease, &ask, &plan, e);
     if (rc != 0)
         return rc < 0 ? -1 : err_set(e, ERR_CONFLICT, "another holds the lease");
+    plan.snapshot.quota = pool->quotas.quota;
+    plan.snapshot.n_quotas = pool->quotas.n;
+    plan.snapshot.catalog = view == NULL || !view->told ? NULL : &view->offers;
+    plan.snapshot.ageing_us = pool->conf->ageing_s * US_PER_S;
     pool->policy->plan(&plan.snapshot, &decided);
     orders_make(pool, &plan.snapshot, &decided, &orders);
     if (!lease_trusted(&pool->lease, clock_mono_ns()))
         return err_set(e, ERR_CONFLICT, "the lease was not renewed in time");
     if (fault_at(FAULT_PLAN_COMMIT, e) < 0 ||
-        plan_commit(&plan, p->name, orders.order, orders.n, &result, e) < 0 ||
+        plan_commit(&plan, p->name, &(struct plan_orders){ orders.order, orders.n, orders.round },
+            &result, e) < 0 ||
         fault_at(FAULT_PLAN_COMMITTED, e) < 0)
         return -1;
-    metric_add(METRIC_PLANS_PLANNED, result.planned);
-    metric_add(METRIC_PLANS_DEFERRED, result.deferred);
-    metric_add(METRIC_PLANS_GONE, result.gone);
+    count_plan(&result);
     if (result.planned > 0)
         trigger_raise(&p->act, ACT_CLAIM);
     return result.deferred + result.gone > 0 || (result.planned > 0 && plan.snapshot.more);
+}
+
+/* As above. A plan is made without waiting for a provider that does not answer, but not before it was asked. */
+static int plan_once(struct planner *p, struct plan_pool *pool, struct db *db, struct err *e)
+{
+    if (pool->catalog == NULL)
+        return plan_by(p, pool, db, NULL, e);
+    struct catalog_view *view = look_at_catalog(p, pool);
+    const int rc = view == NULL ? 0 : plan_by(p, pool, db, view, e);
+    catalog_done(view);
+    return rc;
 }
 
 static void plan_pool(struct planner *p, struct plan_pool *pool, struct db *db)

@@ -39,7 +39,7 @@ static int spec_of(const struct plan_pool *pool, const struct policy_job *job, c
         hook.replicas = job->replicas;
     if (pool->hooks.validate_request(&hook, e) < 0 || pool->hooks.schedule(&hook, &spec, e) < 0)
         return -1;
-    if (!str_empty(region))
+    if (str_empty(spec.region))
         (void)str_copy(spec.region, sizeof spec.region, region);
     cleanup_json json_object *o = provision_spec_json(&spec);
     jx_print(o, &text);
@@ -71,8 +71,12 @@ static void make(const struct plan_pool *pool, const struct policy_decision *d,
     struct err e = ERR_INIT;
 
     order->verdict = d->verdict;
+    order->finish = d->finish;
     if (d->verdict == POLICY_DEFER) {
         defer(order, "not_now", d->reason);
+    } else if (d->verdict == POLICY_PASS_OVER) {
+        order->error_code = "waits";
+        order->error = d->reason;
     } else if (spec_of(pool, order->job, d->region, text, &e) < 0) {
         *text = mem_strdup(e.msg);
         defer(order, "schedule", *text);
@@ -87,6 +91,7 @@ void orders_make(const struct plan_pool *pool, const struct policy_snapshot *s,
     out->order = mem_calloc(decided->n + 1, sizeof *out->order);
     out->text = mem_calloc(decided->n + 1, sizeof *out->text);
     out->n = decided->n;
+    out->round = decided->round;
     for (size_t i = 0; i < decided->n; i++) {
         const struct policy_decision *d = &decided->decision[i];
         out->order[i].job = &s->job[d->job];

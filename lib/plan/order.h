@@ -12,10 +12,11 @@ struct orders {
     struct plan_order *order;
     char **text; /* that orders borrow from: one for each */
     size_t n;
+    int64_t round; /* as the policy has it */
 };
 #define ORDERS_INIT \
     { \
-        .order = NULL, .text = NULL, .n = 0 \
+        .order = NULL, .text = NULL, .n = 0, .round = 0 \
     }
 void orders_free(struct orders *o);
 #define cleanup_orders __attribute__((cleanup(orders_free)))

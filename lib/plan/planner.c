@@ -82,12 +82,19 @@ static void register_once(void)
 
 static int check_pool(const struct conf_pool *pool, struct err *e)
 {
+    cleanup_quotas struct quotas quotas = QUOTAS_INIT;
+
     if (provisioner_find(pool->provisioner) == NULL)
         return err_set(e, ERR_INVALID, "[pool %s] provisioner: there is no '%s'", pool->name,
             pool->provisioner);
     if (policies_find(pool->provisioner, pool->policy) == NULL)
         return err_set(e, ERR_INVALID, "[pool %s] policy: there is no '%s' for provisioner %s",
             pool->name, pool->policy, pool->provisioner);
+    if (strcmp(pool->tenant, "created_by") != 0 &&
+        (!str_starts(pool->tenant, "metadata.") || str_ends(pool->tenant, ".")))
+        return err_set(e, ERR_INVALID, "[pool %s] tenant: created_by or metadata.KEY", pool->name);
+    if (quotas_parse(pool->tenants, &quotas, e) < 0)
+        return err_wrap(e, "[pool %s] tenants", pool->name);
     return 0;
 }
 
@@ -120,12 +127,17 @@ int planner_check(const struct conf *conf, struct err *e)
 
 static void take_pool(struct plan_pool *pool, const struct conf_pool *conf)
 {
+    struct err checked = ERR_INIT; /* by planner_check() */
+
     pool->conf = conf;
+    (void)!quotas_parse(conf->tenants, &pool->quotas, &checked);
     pool->provisioner = provisioner_find(conf->provisioner);
     pool->policy = policies_find(conf->provisioner, conf->policy);
     pool->hooks = provisioner_hooks(pool->provisioner);
     pool->ready_us = US_PER_S * (conf->provision_timeout_s > 0 ? conf->provision_timeout_s
                                                                : pool->provisioner->ready_s);
+    if (pool->policy->wants_catalog)
+        pool->catalog = catalog_new();
 }
 
 /* --- life --- */
@@ -141,6 +153,10 @@ static void free_planner(struct planner *p)
     flight_free(p->flight);
     faults_set(NULL);
     faults_free(p->faults);
+    for (size_t i = 0; i < p->pools; i++) {
+        quotas_free(&p->pool[i].quotas);
+        catalog_free(p->pool[i].catalog);
+    }
     free(p->pool);
     free(p->pool_id);
     free(p);

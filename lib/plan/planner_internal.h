@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 #include "base/fault.h"
+#include "model/quota.h"
+#include "plan/catalog.h"
 #include "plan/crew.h"
 #include "plan/flight.h"
 #include "plan/planner.h"
@@ -44,6 +46,9 @@ struct plan_pool {
     const struct provisioner_ops *provisioner;
     struct provision_hooks hooks;
     int64_t ready_us; /* time-out of resource_preparing */
+    struct quotas quotas;
+    struct catalog *catalog; /* NULL: its policy wants none */
+    _Atomic bool ask_catalog;
     /* the decider's alone */
     struct lease lease;
     bool leads;
@@ -99,6 +104,9 @@ void decide_step_down(struct planner *p, struct db *db);
 
 /* act.c */
 void *act_main(void *planner);
+
+/* catalog_ask.c: has the crew ask the providers of all pools whose ask_catalog is set. */
+void act_ask_catalogs(struct planner *p);
 
 /* listen.c */
 void *listen_main(void *planner);

@@ -37,10 +37,19 @@ void policies_register_builtin(void)
 {
     static const char *const PROVISIONERS[] = { "local", "kubernetes", "aws", "lambdaCloud",
         "runpod" };
+    static const struct policy_entry POLICIES[] = {
+        { .policy = "simple", .plan = policy_simple },
+        { .policy = "fair", .plan = policy_fair, .by_tenant = true },
+        { .policy = "capacity", .plan = policy_capacity, .wants_catalog = true },
+    };
 
-    for (size_t i = 0; i < sizeof PROVISIONERS / sizeof PROVISIONERS[0]; i++)
-        policies_register(
-            &(struct policy_entry){ PROVISIONERS[i], "simple", policy_simple, false });
+    for (size_t i = 0; i < sizeof PROVISIONERS / sizeof PROVISIONERS[0]; i++) {
+        for (size_t k = 0; k < sizeof POLICIES / sizeof POLICIES[0]; k++) {
+            struct policy_entry entry = POLICIES[k];
+            entry.provisioner = PROVISIONERS[i];
+            policies_register(&entry);
+        }
+    }
 }
 
 void policies_freeze(void)

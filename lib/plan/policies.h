@@ -14,6 +14,7 @@ struct policy_entry {
     const char *policy;
     policy_fn *plan;
     bool wants_catalog; /* the snapshot should have the provisioner's catalog */
+    bool by_tenant; /* the snapshot should have the heads of all tenants' queues, and the turns */
 };
 
 /* The last one of a (provisioner, policy) wins. Aborts after policies_freeze(), or when there are too many. */

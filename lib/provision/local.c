@@ -141,6 +141,7 @@ static int catalog(struct provisioner *p, struct provision_catalog *out,
     struct provision_offer *offer = mem_calloc(1, sizeof *offer);
     (void)str_copy(offer->type, sizeof offer->type, "slot");
     (void)str_copy(offer->regions, sizeof offer->regions, "local");
+    offer->any = true;
     offer->free = taken < l->conf->local_slots ? l->conf->local_slots - taken : 0;
     *out = (struct provision_catalog){ .offer = offer, .n = 1 };
     return 0;

@@ -11,7 +11,7 @@
 #include "json/jx.h"
 #include "provision/builtin.h"
 #include "provision/fleet.h"
-#include "provision/gpu_match.h"
+#include "model/gpu_match.h"
 
 enum { NOT_FOUND = 404, PATH_MAX_BYTES = 512 };
 

@@ -13,13 +13,28 @@
 enum { JOBS_MAX = 1000 };
 #define JOBS_LIMIT " LIMIT 1001" /* one more, a number so that the planner walks the index */
 
-enum stmt { FENCE, TENANTS, JOBS, PLAN, DEFER, NOTE };
+/* Queued, due, not cancelled, not too late. */
+#define DUE \
+    "q.state = 0 AND q.cancel_requested_at IS NULL AND (q.not_before IS NULL OR q.not_before <= now())" \
+    " AND q.queue_deadline > now()"
+#define IN_ORDER "q.prio DESC, q.enqueued_at, q.job_id"
+
+/* Of r, a row of job_run; $3: with requests. */
+#define JOB_COLUMNS \
+    SQL_CLOCK \
+    ", r.job_id, r.tenant, r.gpu_type, CASE WHEN $3::boolean THEN" \
+    " (SELECT j.request::text FROM job j WHERE j.id = r.job_id) ELSE '' END," \
+    " CASE WHEN $3::boolean THEN (SELECT j.request #>> '{provider_config,region}' FROM job j" \
+    " WHERE j.id = r.job_id) ELSE '' END, r.version, r.prio, " SQL_US( \
+        "r.enqueued_at") ", r.replicas, r.gpus, r.attempts, r.failures, coalesce(" SQL_US("r.passed_over_at") ", 0)"
+
+enum stmt { FENCE, TENANTS, JOBS, HEADS, TURNS, TAKEN, PLAN, DEFER, PASS_OVER, TURN, NOTE, PURGE };
 
 static const struct db_stmt STMTS[] = {
     /* FOR SHARE: a take-over is an UPDATE of the lease and waits for our commit; FOR KEY SHARE would let it
      * through. A drain is one of the pool: once it is answered nothing more is planned. */
     [FENCE] = { "plan_fence",
-        "SELECT o.drained_at IS NOT NULL FROM planner_lease l JOIN pool o ON o.id = l.pool_id"
+        "SELECT l.round, o.drained_at IS NOT NULL FROM planner_lease l JOIN pool o ON o.id = l.pool_id"
         " WHERE l.pool_id = $1::smallint AND l.holder = $2::uuid AND l.epoch = $3"
         " AND l.expires_at > clock_timestamp() FOR SHARE",
         3 },
@@ -29,21 +44,39 @@ static const struct db_stmt STMTS[] = {
         " WHERE pool_id = $1::smallint AND state > 0 GROUP BY tenant ORDER BY tenant COLLATE \"C\"",
         1 },
     [JOBS] = { "plan_jobs",
-        "SELECT " SQL_CLOCK ", r.job_id, r.tenant, r.gpu_type, CASE WHEN $3::boolean THEN"
-        " (SELECT j.request::text FROM job j WHERE j.id = r.job_id) ELSE '' END, r.version, r.prio,"
-        " " SQL_US(
-            "r.enqueued_at") ", r.replicas, r.gpus, r.attempts, r.failures"
-                             " FROM (SELECT * FROM job_run q WHERE q.pool_id = $1::smallint AND q.state = 0"
-                             "  AND q.cancel_requested_at IS NULL AND (q.not_before IS NULL OR q.not_before <= now())"
-                             "  AND q.queue_deadline > now() ORDER BY q.prio DESC, q.enqueued_at, q.job_id" JOBS_LIMIT
-                             ") r"
-                             " ORDER BY r.prio DESC, r.enqueued_at, r.job_id LIMIT $2",
+        "SELECT " JOB_COLUMNS " FROM (SELECT * FROM job_run q WHERE q.pool_id = $1::smallint"
+        " AND " DUE " ORDER BY " IN_ORDER JOBS_LIMIT ") r"
+        " ORDER BY r.prio DESC, r.enqueued_at, r.job_id LIMIT $2",
         3 },
+    /* From tenant to tenant by the index, then the heads of each one's queue. */
+    [HEADS] = { "plan_heads",
+        "WITH RECURSIVE t AS ((SELECT q.tenant FROM job_run q WHERE q.pool_id = $1::smallint"
+        "  AND q.state = 0 ORDER BY q.tenant LIMIT 1)"
+        " UNION ALL SELECT (SELECT q.tenant FROM job_run q WHERE q.pool_id = $1::smallint"
+        "  AND q.state = 0 AND q.tenant > t.tenant ORDER BY q.tenant LIMIT 1)"
+        " FROM t WHERE t.tenant IS NOT NULL)"
+        " SELECT " JOB_COLUMNS " FROM t CROSS JOIN LATERAL (SELECT *, row_number() OVER (ORDER BY"
+        "  " IN_ORDER ") AS k FROM (SELECT * FROM job_run q WHERE q.pool_id = $1::smallint"
+        "  AND q.tenant = t.tenant AND " DUE " ORDER BY " IN_ORDER " LIMIT $4) q) r"
+        " LEFT JOIN policy_turn p ON p.pool_id = r.pool_id AND p.tenant = r.tenant"
+        " ORDER BY r.k, coalesce(p.finish, 0), r.tenant, r.prio DESC, r.enqueued_at, r.job_id LIMIT $2",
+        4 },
+    [TURNS] = { "plan_turns",
+        "SELECT tenant, finish FROM policy_turn WHERE pool_id = $1::smallint"
+        " ORDER BY tenant COLLATE \"C\"",
+        1 },
+    [TAKEN] = { "plan_taken",
+        "SELECT gpu_type, gpus, sum(replicas)::bigint FROM job_run WHERE pool_id = $1::smallint"
+        " AND state IN (" S_PLANNED ", " S_PREPARING ") AND stamps[" S_PLANNED " + 1] >= $2"
+        " GROUP BY gpu_type, gpus ORDER BY gpu_type, gpus",
+        2 },
     /* machines: from the commit on there may be some. */
     [PLAN] = { "plan_job",
         "WITH r AS (UPDATE job_run SET state = " S_PLANNED ", event = " E_PLAN ", event_epoch = $3,"
         "  actor = $4, detail = $5::jsonb, version = version + 1, attempts = attempts + 1,"
         "  provision_key = job_id || ':' || (attempts + 1), machines = true, not_before = NULL,"
+        "  error_code = CASE WHEN passed_over_at IS NULL THEN error_code END,"
+        "  error = CASE WHEN passed_over_at IS NULL THEN error END, passed_over_at = NULL,"
         "  next_poll_at = clock_timestamp() WHERE job_id = $1::uuid AND state = " S_QUEUED
         "  AND version = $2::int AND cancel_requested_at IS NULL"
         "  RETURNING job_id, pool_id, provision_key),"
@@ -61,10 +94,21 @@ static const struct db_stmt STMTS[] = {
         " WHERE job_id = $1::uuid AND state = " S_QUEUED " AND version = $2::int"
         " AND cancel_requested_at IS NULL",
         5 },
-    [NOTE] = { "plan_note",
-        "UPDATE planner_lease SET planned_at = clock_timestamp(), plan_us = $2, planned = $3::int"
-        " WHERE pool_id = $1::smallint",
+    [PASS_OVER] = { "plan_pass_over",
+        "UPDATE job_run SET passed_over_at = clock_timestamp(), error_code = $3, error = $4"
+        " WHERE job_id = $1::uuid AND state = " S_QUEUED " AND version = $2::int"
+        " AND cancel_requested_at IS NULL",
+        4 },
+    [TURN] = { "plan_turn",
+        "INSERT INTO policy_turn (pool_id, tenant, finish) VALUES ($1::smallint, $2, $3)"
+        " ON CONFLICT (pool_id, tenant) DO UPDATE SET finish = excluded.finish",
         3 },
+    [NOTE] = { "plan_note",
+        "UPDATE planner_lease SET planned_at = clock_timestamp(), plan_us = $2, planned = $3::int,"
+        " round = greatest(round, $4) WHERE pool_id = $1::smallint",
+        4 },
+    [PURGE] = { "plan_purge_turns",
+        "DELETE FROM policy_turn WHERE pool_id = $1::smallint AND finish <= $2", 2 },
 };
 
 const struct db_stmts PLAN_STMTS = { STMTS, sizeof STMTS / sizeof STMTS[0] };
@@ -76,8 +120,14 @@ void plan_end(struct plan *p)
     p->job = NULL;
     free(p->tenant);
     p->tenant = NULL;
+    free(p->turn);
+    p->turn = NULL;
+    free(p->taken);
+    p->taken = NULL;
     db_rows_free(&p->jobs);
     db_rows_free(&p->tenants);
+    db_rows_free(&p->turns);
+    db_rows_free(&p->takens);
 }
 
 static int read_tenants(struct plan *p, struct err *e)
@@ -101,19 +151,51 @@ static int read_tenants(struct plan *p, struct err *e)
     return 0;
 }
 
+static int read_turns(struct plan *p, struct err *e)
+{
+    const size_t n = (size_t)db_rows_count(&p->turns);
+    p->turn = mem_kept(mem_calloc(n + 1, sizeof *p->turn));
+    for (size_t i = 0; i < n; i++) {
+        p->turn[i].tenant = db_text(&p->turns, (int)i, 0);
+        if (db_int8(&p->turns, (int)i, 1, &p->turn[i].finish, e) < 0)
+            return -1;
+    }
+    p->snapshot.turn = p->turn;
+    p->snapshot.n_turns = n;
+    return 0;
+}
+
+static int read_taken(struct plan *p, struct err *e)
+{
+    const size_t n = (size_t)db_rows_count(&p->takens);
+    p->taken = mem_kept(mem_calloc(n + 1, sizeof *p->taken));
+    for (size_t i = 0; i < n; i++) {
+        struct policy_taken *t = &p->taken[i];
+        const struct db_int8_at numbers[] = { { 1, &t->gpus }, { 2, &t->replicas } };
+        t->gpu_type = db_text(&p->takens, (int)i, 0);
+        if (db_int8s(&p->takens, (int)i, numbers, sizeof numbers / sizeof numbers[0], e) < 0)
+            return -1;
+    }
+    p->snapshot.taken = p->taken;
+    p->snapshot.n_taken = n;
+    return 0;
+}
+
 enum job_col {
     COL_CLOCK,
     COL_ID,
     COL_TENANT,
     COL_GPU_TYPE,
     COL_REQUEST,
+    COL_REGION,
     COL_VERSION,
     COL_PRIO,
     COL_ENQUEUED,
     COL_REPLICAS,
     COL_GPUS,
     COL_ATTEMPTS,
-    COL_FAILURES
+    COL_FAILURES,
+    COL_PASSED_OVER
 };
 
 static int read_job(const struct db_rows *rows, int row, struct policy_job *j, struct err *e)
@@ -126,11 +208,13 @@ static int read_job(const struct db_rows *rows, int row, struct policy_job *j, s
         { COL_GPUS, &j->gpus },
         { COL_ATTEMPTS, &j->attempts },
         { COL_FAILURES, &j->failures },
+        { COL_PASSED_OVER, &j->passed_over_us },
     };
     (void)str_copy(j->id, sizeof j->id, db_text(rows, row, COL_ID));
     j->tenant = db_text(rows, row, COL_TENANT);
     j->gpu_type = db_text(rows, row, COL_GPU_TYPE);
     j->request_json = db_text(rows, row, COL_REQUEST);
+    j->region = db_text(rows, row, COL_REGION);
     return db_int8s(rows, row, numbers, sizeof numbers / sizeof numbers[0], e);
 }
 
@@ -152,21 +236,47 @@ static int read_jobs(struct plan *p, size_t most, struct err *e)
     return 0;
 }
 
+/* More may be due than was read where a tenant gave as many as it was asked for. */
+static int ask_jobs(struct plan *p, const struct plan_ask *ask, struct err *e)
+{
+    const struct db_arg pool = DB_INT8(p->lease->pool_id);
+    const int64_t most = ask->jobs < JOBS_MAX ? ask->jobs : JOBS_MAX;
+    const struct db_arg limit = DB_INT8(most + 1);
+    const struct db_arg with = DB_BOOL(ask->with_requests);
+    const int rc = ask->per_tenant > 0
+                       ? db_many(p->db, &STMTS[HEADS],
+                             DB_ARGS(pool, limit, with, DB_INT8(ask->per_tenant)), &p->jobs, e)
+                       : db_many(p->db, &STMTS[JOBS], DB_ARGS(pool, limit, with), &p->jobs, e);
+
+    if (rc < 0 || read_jobs(p, (size_t)most, e) < 0)
+        return -1;
+    if (ask->per_tenant > 0 && (int64_t)p->snapshot.n_jobs >= ask->per_tenant)
+        p->snapshot.more = true;
+    return 0;
+}
+
 static int read_snapshot(struct plan *p, const struct plan_ask *ask, struct err *e)
 {
-    struct db_arg pool = DB_INT8(p->lease->pool_id);
-    int64_t most = ask->jobs < JOBS_MAX ? ask->jobs : JOBS_MAX;
+    const struct db_arg pool = DB_INT8(p->lease->pool_id);
+
     p->snapshot.max_provisioning = ask->max_provisioning;
     p->snapshot.now_us = db_now_us();
-    if (db_many(p->db, &STMTS[TENANTS], (struct db_args){ &pool, 1 }, &p->tenants, e) < 0 ||
+    if (db_many(p->db, &STMTS[TENANTS], DB_ARGS(pool), &p->tenants, e) < 0 ||
         read_tenants(p, e) < 0)
         return -1;
     if (p->drained)
         return 0;
-    if (db_many(p->db, &STMTS[JOBS], DB_ARGS(pool, DB_INT8(most + 1), DB_BOOL(ask->with_requests)),
-            &p->jobs, e) < 0)
+    if (ask_jobs(p, ask, e) < 0)
         return -1;
-    return read_jobs(p, (size_t)most, e);
+    if (ask->per_tenant > 0 &&
+        (db_many(p->db, &STMTS[TURNS], DB_ARGS(pool), &p->turns, e) < 0 || read_turns(p, e) < 0))
+        return -1;
+    if (ask->taken_since_us > 0 &&
+        (db_many(p->db, &STMTS[TAKEN], DB_ARGS(pool, DB_INT8(ask->taken_since_us)), &p->takens, e) <
+                0 ||
+            read_taken(p, e) < 0))
+        return -1;
+    return 0;
 }
 
 int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask, struct plan *out,
@@ -183,64 +293,101 @@ int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask,
         DB_ARGS(DB_INT8(l->pool_id), DB_TEXT(l->holder), DB_INT8(l->epoch)), &held, e);
     if (lost == 1)
         return 1;
-    if (lost < 0 || db_bool(&held, 0, 0, &p.drained, e) < 0 || read_snapshot(&p, ask, e) < 0)
+    if (lost < 0 || db_int8(&held, 0, 0, &p.snapshot.round, e) < 0 ||
+        db_bool(&held, 0, 1, &p.drained, e) < 0 || read_snapshot(&p, ask, e) < 0)
         return err_wrap(e, "plan");
     HAND_OVER(out, &p, ((struct plan)PLAN_INIT));
     return 0;
 }
 
-/* 1 when the job is not as it was in the snapshot. */
-static int write_order(struct plan *p, const char *actor, const struct plan_order *o, struct err *e)
+static int write_plan(struct plan *p, const char *actor, const struct plan_order *o, struct err *e)
 {
-    if (o->verdict == POLICY_DEFER) {
-        int64_t n = 0;
-        if (db_exec(p->db, &STMTS[DEFER],
-                DB_ARGS(DB_TEXT(o->job->id), DB_INT8(o->job->version), DB_TEXT(o->error_code),
-                    DB_TEXT(o->error), DB_INT8(o->delay_ms)),
-                &n, e) < 0)
-            return -1;
-        return n == 0;
-    }
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    return db_opt(p->db, &STMTS[PLAN],
+    const struct db_arg pool = DB_INT8(p->lease->pool_id);
+    const int gone = db_opt(p->db, &STMTS[PLAN],
         DB_ARGS(DB_TEXT(o->job->id), DB_INT8(o->job->version), DB_INT8(p->lease->epoch),
             DB_TEXT(actor), DB_TEXT(o->detail_json), DB_TEXT(o->spec_json)),
         &rows, e);
+
+    if (gone != 0 || o->finish == 0)
+        return gone;
+    return db_exec(
+        p->db, &STMTS[TURN], DB_ARGS(pool, DB_TEXT(o->job->tenant), DB_INT8(o->finish)), NULL, e);
 }
 
-static int check_limit(
-    const struct plan *p, const struct plan_order *order, size_t n, struct err *e)
+static int write_wait(struct plan *p, const struct plan_order *o, struct err *e)
+{
+    const struct db_arg id = DB_TEXT(o->job->id);
+    const struct db_arg version = DB_INT8(o->job->version);
+    const struct db_arg code = DB_TEXT(o->error_code);
+    const struct db_arg error = DB_TEXT(o->error);
+    int64_t n = 0;
+    const int rc =
+        o->verdict == POLICY_DEFER
+            ? db_exec(p->db, &STMTS[DEFER], DB_ARGS(id, version, code, error, DB_INT8(o->delay_ms)),
+                  &n, e)
+            : db_exec(p->db, &STMTS[PASS_OVER], DB_ARGS(id, version, code, error), &n, e);
+
+    return rc < 0 ? -1 : n == 0;
+}
+
+/* One order, and what came of it. */
+static int write_order(struct plan *p, const char *actor, const struct plan_order *o,
+    struct plan_result *result, struct err *e)
+{
+    int64_t *const counts[] = {
+        [POLICY_PLAN] = &result->planned,
+        [POLICY_DEFER] = &result->deferred,
+        [POLICY_PASS_OVER] = &result->passed_over,
+    };
+
+    if (o->verdict == POLICY_PASS_OVER && o->job->passed_over_us != 0)
+        return 0; /* is written already */
+    const int gone = o->verdict == POLICY_PLAN ? write_plan(p, actor, o, e) : write_wait(p, o, e);
+    if (gone < 0)
+        return -1;
+    *(gone ? &result->gone : counts[o->verdict]) += 1;
+    return 0;
+}
+
+static int check_limit(const struct plan *p, const struct plan_orders *orders, struct err *e)
 {
     int64_t sum = p->snapshot.provisioning;
     int64_t most = p->snapshot.max_provisioning;
     int64_t wanted = 0;
-    for (size_t i = 0; i < n; i++)
-        wanted += order[i].verdict == POLICY_PLAN;
+    for (size_t i = 0; i < orders->n; i++)
+        wanted += orders->order[i].verdict == POLICY_PLAN;
     if (wanted > 0 && sum + wanted > most)
         return err_set(e, ERR_INTERNAL, "the policy would have %lld jobs provisioning, not %lld",
             (long long)(sum + wanted), (long long)most);
     return 0;
 }
 
-int plan_commit(struct plan *p, const char *actor, const struct plan_order *order, size_t n,
+static int write_note(
+    struct plan *p, const struct plan_orders *orders, int64_t planned, struct err *e)
+{
+    const struct db_arg pool = DB_INT8(p->lease->pool_id);
+    const struct db_arg round = DB_INT8(orders->round);
+    const int64_t took_us = (clock_mono_ns() - p->began_ns) / (NS_PER_MS / US_PER_MS);
+
+    if (db_exec(p->db, &STMTS[NOTE], DB_ARGS(pool, DB_INT8(took_us), DB_INT8(planned), round), NULL,
+            e) < 0)
+        return -1;
+    return orders->round == 0 ? 0 : db_exec(p->db, &STMTS[PURGE], DB_ARGS(pool, round), NULL, e);
+}
+
+int plan_commit(struct plan *p, const char *actor, const struct plan_orders *orders,
     struct plan_result *out, struct err *e)
 {
     struct plan_result got = { .planned = 0 };
-    if (check_limit(p, order, n, e) < 0)
+    if (check_limit(p, orders, e) < 0)
         return err_wrap(e, "plan");
-    for (size_t i = 0; i < n; i++) {
-        int gone = write_order(p, actor, &order[i], e);
-        if (gone < 0)
-            return err_wrap(e, "plan of job %s", order[i].job->id);
-        got.gone += gone;
-        got.planned += !gone && order[i].verdict == POLICY_PLAN;
-        got.deferred += !gone && order[i].verdict == POLICY_DEFER;
+    for (size_t i = 0; i < orders->n; i++) {
+        const struct plan_order *o = &orders->order[i];
+        if (write_order(p, actor, o, &got, e) < 0)
+            return err_wrap(e, "plan of job %s", o->job->id);
     }
-    int64_t took_us = (clock_mono_ns() - p->began_ns) / (NS_PER_MS / US_PER_MS);
-    if (db_exec(p->db, &STMTS[NOTE],
-            DB_ARGS(DB_INT8(p->lease->pool_id), DB_INT8(took_us), DB_INT8(got.planned)), NULL,
-            e) < 0 ||
-        db_commit(&p->txn, e) < 0)
+    if (write_note(p, orders, got.planned, e) < 0 || db_commit(&p->txn, e) < 0)
         return err_wrap(e, "plan");
     *out = got;
     return 0;

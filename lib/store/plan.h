@@ -21,7 +21,10 @@ extern const struct db_stmts PLAN_STMTS;
 struct plan_ask {
     int64_t max_provisioning;
     int64_t jobs;       /* most candidates to look at, up to 1000 */
-    bool with_requests; /* fill request_json of the candidates */
+    bool with_requests; /* fill request_json and region of the candidates */
+    int64_t
+        per_tenant; /* > 0: the first so many of each tenant, least served tenants first, and the turns */
+    int64_t taken_since_us; /* > 0: what was planned since, by Postgres' clock, is told as taken */
 };
 
 struct plan {
@@ -32,14 +35,19 @@ struct plan {
     struct db_txn txn;
     struct policy_job *job;
     struct policy_tenant *tenant;
+    struct policy_turn *turn;
+    struct policy_taken *taken;
     struct db_rows jobs;
     struct db_rows tenants;
+    struct db_rows turns;
+    struct db_rows takens;
     int64_t began_ns;
 };
 #define PLAN_INIT \
     { \
-        .db = NULL, .lease = NULL, .drained = false, .txn = DB_TXN_INIT, .job = NULL, \
-        .tenant = NULL, .jobs = DB_ROWS_INIT, .tenants = DB_ROWS_INIT \
+        .db = NULL, .lease = NULL, .txn = DB_TXN_INIT, .drained = false, .job = NULL, \
+        .tenant = NULL, .turn = NULL, .taken = NULL, .jobs = DB_ROWS_INIT, \
+        .tenants = DB_ROWS_INIT, .turns = DB_ROWS_INIT, .takens = DB_ROWS_INIT \
     }
 void plan_end(struct plan *p); /* rolls back what is not committed */
 #define cleanup_plan __attribute__((cleanup(plan_end)))
@@ -56,22 +64,32 @@ struct plan_order {
     enum policy_verdict verdict;
     const char *spec_json;   /* PLAN: what to provision, kept in the provision row */
     const char *detail_json; /* PLAN: for the event; NULL: none */
-    const char *error_code;  /* DEFER: why, kept on the job */
+    const char *error_code;  /* DEFER, PASS_OVER: why, kept on the job */
     const char *error;
     int64_t delay_ms; /* DEFER */
+    int64_t finish;   /* PLAN: where its tenant stands after it; 0: no turns */
+};
+
+/* All that is to be written. */
+struct plan_orders {
+    const struct plan_order *order;
+    size_t n;
+    int64_t round; /* where the round robin stands after it; 0: as before */
 };
 
 struct plan_result {
     int64_t planned;
     int64_t deferred;
-    int64_t gone; /* cancelled or expired meanwhile: passed over */
+    int64_t passed_over; /* for the first time */
+    int64_t gone;        /* cancelled or expired meanwhile: passed over */
 };
 
 /* Writes the orders and commits: planned jobs get attempt + 1, the provision key <job id>:<attempt>, a pending
- * provision row, the provision intent and an event with the lease's epoch; they are due for a claim at once.
+ * provision row, the provision intent and an event with the lease's epoch; they are due for a claim at once. A job that
+ * is passed over is written once, until it is planned.
  * More than max_provisioning jobs in planned or resource_preparing is refused as ERR_INTERNAL (a defect of the
  * policy). ERR_UNAVAILABLE and ERR_TIMEOUT of the commit itself leave it open whether it happened: step down. */
-int plan_commit(struct plan *p, const char *actor, const struct plan_order *order, size_t n,
+int plan_commit(struct plan *p, const char *actor, const struct plan_orders *orders,
     struct plan_result *out, struct err *e) WARN_UNUSED;
 
 #endif

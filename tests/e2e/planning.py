@@ -149,12 +149,14 @@ class Yard:
     def close(self):
         for double in self.doubles:
             double.close()
+        self.empty()
 
     # --- jobs ---
 
     def empty(self):
         self.stack.sql("TRUNCATE job CASCADE")
-        self.stack.sql("TRUNCATE job_run, job_event, job_count, intent, provision, local_slot, chore, planner_lease")
+        self.stack.sql("TRUNCATE job_run, job_event, job_count, intent, provision, local_slot, chore, planner_lease, policy_turn")
+        self.stack.sql("DELETE FROM pool WHERE name <> 'default'")
         self.stack.sql("UPDATE pool SET drained_at = NULL, drained_by = ''")
 
     def create(self, **fields):
@@ -165,16 +167,19 @@ class Yard:
 
     def enqueue(self, n=1, pool="default", window_minutes=1440, request="{}", **columns):
         """Straight into the tables, as job_enqueue() does it: the ids, as uuids."""
-        run = {"replicas": 1, "gpus": 0, "prio": 0, "queue_deadline": "24 hours", **columns}
+        run = {"replicas": 1, "gpus": 0, "prio": 0, "queue_deadline": "24 hours", "tenant": "test", "gpu_type": "", "name": "job",
+               **columns}
         rows = self.stack.sql("""
             WITH j AS (INSERT INTO job (pool_id, created_by, name, endpoint, model, input_file, completion_window,
                        window_minutes, request)
-                  SELECT p.id, 'test', 'job ' || n, '/v1/chat/completions', 'm', 'file-1', '24h', %s, %s::jsonb
+                  SELECT p.id, 'test', %s, '/v1/chat/completions', 'm', 'file-1', '24h', %s, %s::jsonb
                   FROM pool p, generate_series(1, %s) n WHERE p.name = %s RETURNING *),
-            r AS (INSERT INTO job_run (job_id, pool_id, tenant, prio, actor, enqueued_at, queue_deadline, replicas, gpus)
-                  SELECT id, pool_id, 'test', %s, 'test', created_at, created_at + %s::interval, %s, %s FROM j)
+            r AS (INSERT INTO job_run (job_id, pool_id, tenant, prio, actor, enqueued_at, queue_deadline, replicas, gpus,
+                       gpu_type)
+                  SELECT id, pool_id, %s, %s, 'test', created_at, created_at + %s::interval, %s, %s, %s FROM j)
             SELECT id FROM j""",
-            (window_minutes, request, n, pool, run["prio"], run["queue_deadline"], run["replicas"], run["gpus"]))
+            (run["name"], window_minutes, request, n, pool, run["tenant"], run["prio"], run["queue_deadline"], run["replicas"],
+             run["gpus"], run["gpu_type"]))
         assert len(rows) == n, rows
         return [row[0] for row in rows]
 

@@ -181,3 +181,19 @@ def operations_with(stack, **env):
         stack.environ.update(before)
         stack.dev("stop", "operations")
         stack.dev("start", "operations")
+
+
+def ini_of(stack):
+    return str(stack.var / "weighbridge.ini")
+
+
+def cgi(stack, method, uri, token="viewer", body=b"", program="weighbridge-operations", **env):
+    """One request as a web server starts a CGI program: nothing but these variables."""
+    env = {"GATEWAY_INTERFACE": "CGI/1.1", "REQUEST_METHOD": method, "REQUEST_URI": uri, "WB_CONFIG": ini_of(stack),
+           "HTTP_AUTHORIZATION": "Bearer " + stack.env[f"WB_{token.upper()}_TOKEN"], **env}
+    if body:
+        env |= {"CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body))}
+    done = subprocess.run([binary(stack, program)], env=env, input=body, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return split(done.stdout)

@@ -8,14 +8,10 @@ import subprocess
 import pytest
 
 from conftest import HANG_S, wait_until
-from program import binary, run
+from program import binary, ini_of, run
 
 COMMAND = "weighbridge-housekeeping"
 COUNTS = ("failed_loads", "orphaned_loads", "claims", "stale_operations", "history", "controls")
-
-
-def ini_of(stack):
-    return str(stack.var / "weighbridge.ini")
 
 
 def counts(line):

@@ -10,13 +10,9 @@ import subprocess
 import pytest
 
 from conftest import HANG_S, ROOT, wait_until
-from program import Program, answer_of, ask, binary, connect, run, split, whole_request
+from program import Program, answer_of, ask, binary, cgi, connect, ini_of, run, split, whole_request
 
 SECRET = "correct-horse-battery-staple"
-
-
-def ini_of(stack):
-    return str(stack.var / "weighbridge.ini")
 
 
 # --- command line ---
@@ -156,18 +152,6 @@ def test_connections_leave_the_descriptors_that_stores_need(stack, tmp_path, lim
             for s in kept:
                 s.close()
         assert ask(path, "/healthz")[0] == 200
-
-
-def cgi(stack, method, uri, token="viewer", body=b"", **env):
-    """One request as a web server starts a CGI program: nothing but these variables."""
-    env = {"GATEWAY_INTERFACE": "CGI/1.1", "REQUEST_METHOD": method, "REQUEST_URI": uri, "WB_CONFIG": ini_of(stack),
-           "HTTP_AUTHORIZATION": "Bearer " + stack.env[f"WB_{token.upper()}_TOKEN"], **env}
-    if body:
-        env |= {"CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body))}
-    done = subprocess.run([binary(stack)], env=env, input=body, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=HANG_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return split(done.stdout)
 
 
 def test_as_cgi_it_answers_like_the_service(stack):

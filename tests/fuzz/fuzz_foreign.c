@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "batch/batch_client.h"
 #include "http/http_json.h"
-#include "provision/gpu_match.h"
+#include "model/gpu_match.h"
 #include "provision/hooks.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -38,7 +38,7 @@ int jobs_setup(void **state)
     stmts[11] = CHORE_STMTS;
     stmts[12] = MODEL_STMTS;
     return fx_begin(stmts, sizeof stmts / sizeof stmts[0],
-        "TRUNCATE job, job_run, job_file_ref, job_event, job_count, intent, planner_lease,"
+        "TRUNCATE job, job_run, job_file_ref, job_event, job_count, intent, planner_lease, policy_turn,"
         " provision, model, model_template, chore; DELETE FROM pool WHERE name <> 'default';"
         " UPDATE pool SET drained_at = NULL, drained_by = ''");
 }
@@ -155,7 +155,7 @@ int64_t job_plan(struct db *db, const struct lease *l, int64_t max_provisioning)
         order[i] = (struct plan_order){ .job = &p.snapshot.job[decided.decision[i].job],
             .verdict = POLICY_PLAN,
             .spec_json = "{\"replicas\": 1}" };
-    ok(plan_commit(&p, "test", order, decided.n, &result, &e));
+    ok(plan_commit(&p, "test", &(struct plan_orders){ order, decided.n, 0 }, &result, &e));
     assert_int_equal(result.gone, 0);
     return result.planned;
 }

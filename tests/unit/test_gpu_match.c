@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "provision/gpu_match.h"
+#include "model/gpu_match.h"
 
 static void same(const char *wanted, const char *offered, const char *described)
 {

@@ -42,11 +42,11 @@ static void unknown_pairs_are_not_found(void **state)
 static void the_last_registration_wins_for_its_pair_only(void **state)
 {
     (void)state;
-    policies_register(&(struct policy_entry){ "local", "simple", other, true });
+    policies_register(&(struct policy_entry){ "local", "simple", other, true, false });
     assert_ptr_equal(policies_find("local", "simple")->plan, other);
     assert_true(policies_find("local", "simple")->wants_catalog);
     assert_ptr_equal(policies_find("aws", "simple")->plan, policy_simple);
-    policies_register(&(struct policy_entry){ "local", "mine", other, false });
+    policies_register(&(struct policy_entry){ "local", "mine", other, false, false });
     assert_ptr_equal(policies_find("local", "mine")->plan, other);
 }
 
@@ -61,7 +61,7 @@ static void nothing_is_registered_after_the_freeze(void **state)
         (void)setrlimit(RLIMIT_CORE, &none);
         (void)close(STDERR_FILENO);
         (void)signal(SIGABRT, SIG_DFL);
-        policies_register(&(struct policy_entry){ "local", "late", other, false });
+        policies_register(&(struct policy_entry){ "local", "late", other, false, false });
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "provision/gpu_match.h"
+#include "model/gpu_match.h"
 
 #include <ctype.h>
 #include <string.h>
