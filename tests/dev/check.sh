@@ -29,6 +29,7 @@ cmd_check() {
     stage e2e 12 stage_e2e
     if [[ $long ]]; then
         stage store-pooled 5 stage_store_pooled
+        stage e2e-pooled 6 stage_e2e_pooled
         stage distcheck 10 stage_distcheck
         stage coverage 12 stage_coverage
         stage analyzer 15 stage_analyzer

@@ -40,3 +40,9 @@ stage_store_pooled() {
     build_store_tests || return
     BEHIND=with_pooler store_tests "$ROOT/build-check-asan" "${tests[@]}"
 }
+
+# What users see of operations, jobs and planners.
+stage_e2e_pooled() {
+    local files=("$ROOT"/tests/e2e/test_{calls,gallery,housekeeping,jobs,outages}.py "$ROOT"/tests/e2e/test_planner*.py)
+    build_tree "$BUILD" && WB_TEST_POOLED=1 e2e "$BUILD" 'not long' "${files[@]}"
+}

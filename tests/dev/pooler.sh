@@ -23,6 +23,7 @@ auth_file = $folder/pooler.users
 pool_mode = transaction
 server_round_robin = 1
 min_pool_size = 2
+server_login_retry = 1
 TEXT
 printf '"postgres" ""\n"weighbridge" ""\n' >"$folder/pooler.users"
 cd "$folder"

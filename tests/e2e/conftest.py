@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ import requests
 ROOT = Path(__file__).resolve().parents[2]
 # Tests that need a planner start their own: others want jobs to stay as they put them.
 SERVICES = ("postgres", "redis", "operations", "jobs", "nginx")
+ZONE = "Asia/Shanghai"
 HANG_S = 30  # guards against hanging for ever: several times what any rule allows
 
 
@@ -55,6 +57,7 @@ class Stack:
             **(extra_env or {}),
         }
         self.env = {}
+        self.pooler = None
 
     def dev(self, *args):
         done = subprocess.run(
@@ -64,6 +67,8 @@ class Stack:
         return done.stdout
 
     def up(self):
+        if os.environ.get("WB_TEST_POOLED"):
+            self.pool()
         self.dev("up", *SERVICES)
         for line in self.dev("env").splitlines():
             words = shlex.split(line)
@@ -75,8 +80,28 @@ class Stack:
                     self.env[key] = value
         self.url = self.env["WB_URL"]
 
+    def pool(self):
+        """Whatever is started from now on reaches Postgres through a PgBouncer in transaction mode, and does not have
+        UTC; the tests themselves go to Postgres."""
+        self.dev("up", "postgres")
+        sockets = (self.var / "run" / "pg").resolve()
+        with closing(psycopg2.connect(host=str(sockets), user="postgres", dbname="postgres")) as connection:
+            connection.autocommit = True
+            for text in (f"ALTER SYSTEM SET timezone = '{ZONE}'", "SELECT pg_reload_conf()"):
+                connection.cursor().execute(text)
+        folder = self.var / "pooler"
+        folder.mkdir()
+        self.pooler = subprocess.Popen([str(ROOT / "tests" / "dev" / "pooler.sh"), str(folder), str(sockets)],
+                                       stdin=subprocess.DEVNULL, stderr=open(folder / "log", "wb"))
+        wait_until(lambda: self.pooler.poll() is not None or (folder / ".s.PGSQL.6432").exists(), "a pooler")
+        self.environ |= {"TZ": ZONE, "WB_DB_PREPARED": "off",
+                         "WB_DB_URL": f"host={folder} port=6432 user=weighbridge dbname=weighbridge"}
+
     def down(self):
         self.dev("down")
+        if self.pooler:
+            self.pooler.terminate()
+            self.pooler.wait(HANG_S)
         shutil.rmtree(self.var, ignore_errors=True)
 
     # --- HTTP ---
