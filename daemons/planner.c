@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/breaker.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
@@ -60,6 +61,14 @@ static int dump_fsm(void)
                                                                                      : EXIT_FAILURE;
 }
 
+/* The points at which faults can be injected, one a line: tests take them from here. */
+static int dump_faults(void)
+{
+    for (int p = 0; p < FAULT__COUNT; p++)
+        (void)printf("%s\t%s\n", fault_name((enum fault_point)p), fault_when((enum fault_point)p));
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static int fail(const struct err *e)
 {
     (void)fprintf(stderr, "weighbridge-planner: %s\n", e->msg);
@@ -90,15 +99,16 @@ static int run_once(const char *config)
     return rc < 0 ? fail(&e) : EXIT_SUCCESS;
 }
 
-/* The two actions that no other program has; all else is web_main()'s. 0 and *status when it was one of them. */
+/* The actions that no other program has; all else is web_main()'s. 0 and *status when it was one of them. */
 static int own_action(int argc, char **argv, int *status)
 {
     const char *config = conf_usual_path();
     bool once = false;
 
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--dump-fsm") == 0 && argc == 2) {
-            *status = dump_fsm();
+        const bool fsm = strcmp(argv[i], "--dump-fsm") == 0;
+        if (argc == 2 && (fsm || strcmp(argv[i], "--dump-faults") == 0)) {
+            *status = fsm ? dump_fsm() : dump_faults();
             return 0;
         }
         if (strcmp(argv[i], "--once") == 0)
@@ -123,6 +133,7 @@ int main(int argc, char **argv)
         .summary = "plans batch jobs and carries them out",
         .more_help =
             "  --once                    one cycle: plan, do what is due, leave\n"
+            "  --dump-faults             print the points at which faults can be injected\n"
             "  --dump-fsm                print the state machine of jobs (docs/job-states.md)\n",
         .stmts = stmts,
         .n_stmts = 1,

@@ -195,7 +195,12 @@ enum step step_stop(
     struct task *t, struct hand *h, enum job_event then, const char *code, const char *why)
 {
     struct err e = ERR_INIT;
-    const int rc = land_stop(h->db, &t->c.run, then, code, why, &e);
+    int rc = fault_at(FAULT_STOP_LAND, &e);
+
+    if (rc == 0)
+        rc = land_stop(h->db, &t->c.run, then, code, why, &e);
+    if (rc == 0)
+        rc = fault_at(FAULT_STOP_LANDED, &e);
 
     log_warn(LOG_MSG("the batch is to be cancelled"), LOG_S("why", why),
         LOG_S("error", rc < 0 ? e.msg : ""));

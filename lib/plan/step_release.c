@@ -53,6 +53,20 @@ static int end_batch(struct task *t, struct hand *h, struct provision_note *note
     return rc == 0 && fault_at(FAULT_RELEASE_CALLED, e) < 0 ? -1 : rc;
 }
 
+/* How long until what was launched under the name has turned up, whether its launch was answered, lost, or its planner
+ * killed: 0 when all there is has been given back now. */
+static int64_t late_ms(const struct task *t)
+{
+    const struct release *r = &t->flight.release;
+    const struct provisioner_ops *ops = provisioner_find(provider_of(t));
+
+    if (r->kind != INTENT_RELEASE || r->launched_us == 0 || ops == NULL || !ops->late)
+        return 0;
+    const int64_t at_us = r->launched_us + t->planner->conf->planner_launch_wait_s * US_PER_S;
+    const int64_t left_us = at_us - task_now_us(t);
+    return left_us > 0 ? left_us / US_PER_MS + 1 : 0;
+}
+
 void step_release(struct task *t, struct hand *h)
 {
     const struct release *r = &t->flight.release;
@@ -67,6 +81,8 @@ void step_release(struct task *t, struct hand *h)
     metric_add(METRIC_TIMES_RELEASE, 1);
     if (fault_at(FAULT_RELEASE_LAND, &e) < 0)
         return;
+    if (rc == 0 && (note.again_ms = late_ms(t)) > 0)
+        rc = 1;
     if (rc == 0)
         rc = release_done(h->db, r, &e);
     else

@@ -8,7 +8,7 @@
 #include "json/jx_bind.h"
 #include "provision/provisioner.h"
 
-enum { ARGS_MAX = 64 << 10 };
+enum { ARGS_MAX = 64 << 10, MACHINES_MAX = 1 << 20 };
 
 /* A member that may be missing or null, but not of another type: 0, or -1 naming it. */
 static int read_text(
@@ -112,22 +112,47 @@ static int set_args(json_object *options, json_object *args, struct err *e)
     return 0;
 }
 
-/* Options are a map of texts. The service speaks to one machine, the first. */
-static int set_options(
-    json_object *options, const struct hook_job *job, const struct machine *m, struct err *e)
+/* Where a machine is. Texts all of them. */
+static void set_place(json_object *o, const struct machine *m)
+{
+    char port[16];
+    jx_set_some(o, "host", m->host);
+    if (m->ssh_port > 0) {
+        (void)str_format(port, sizeof port, "%d", m->ssh_port);
+        jx_set_str(o, "ssh_port", port);
+        jx_set_some(o, "ssh_user", m->ssh_user);
+    }
+    jx_set_some(o, "http_base_url", m->url);
+}
+
+/* All of several, the first included: options are a map of texts, so this is the text of a JSON list. */
+static int set_machines(json_object *options, const struct provision_result *r, struct err *e)
+{
+    cleanup_json json_object *list = jx_array();
+    cleanup_buf struct buf text = BUF_INIT(MACHINES_MAX);
+    for (size_t i = 0; i < r->n; i++) {
+        json_object *one = jx_object();
+        set_place(one, &r->machine[i]);
+        jx_add(list, one);
+    }
+    jx_print(list, &text);
+    if (text.overflow)
+        return err_set(e, ERR_INVALID, "the places of %zu machines: too long", r->n);
+    jx_set_str(options, "machines", text.data);
+    return 0;
+}
+
+/* A service that speaks to one machine takes the first, one that knows better takes `machines`. */
+static int set_options(json_object *options, const struct hook_job *job,
+    const struct provision_result *r, struct err *e)
 {
     json_object *engine = jx_get(job->spec, "engine");
     const char *image = "";
-    char port[16];
     if (read_text(engine, "engine", "image", &image, e) < 0)
         return -1;
-    jx_set_some(options, "host", m->host);
-    if (m->ssh_port > 0) {
-        (void)str_format(port, sizeof port, "%d", m->ssh_port);
-        jx_set_str(options, "ssh_port", port);
-        jx_set_some(options, "ssh_user", m->ssh_user);
-    }
-    jx_set_some(options, "http_base_url", m->url);
+    set_place(options, &r->machine[0]);
+    if (r->n > 1 && set_machines(options, r, e) < 0)
+        return -1;
     jx_set_some(options, "model", job->model);
     jx_set_some(options, "image", image);
     return set_args(options, jx_get(engine, "serve_args"), e);
@@ -145,9 +170,14 @@ int hook_runtime_ssh(const char *target, const struct hook_job *job,
     const struct provision_result *r, json_object **out, struct err *e)
 {
     cleanup_json json_object *options = jx_object();
-    if (r->n == 0 || r->machine[0].host[0] == '\0' || r->machine[0].ssh_port == 0)
+    if (r->n == 0)
         return err_set(e, ERR_INVALID, "no machine that can be reached by SSH");
-    if (set_options(options, job, &r->machine[0], e) < 0)
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->machine[i].host[0] == '\0' || r->machine[i].ssh_port == 0)
+            return err_set(
+                e, ERR_INVALID, "a machine, %s, that cannot be reached by SSH", r->machine[i].id);
+    }
+    if (set_options(options, job, r, e) < 0)
         return -1;
     *out = runtime_of(target, &options);
     return 0;
@@ -161,7 +191,7 @@ static int build_runtime(
     *out = NULL;
     if (r->n == 0 || r->machine[0].url[0] == '\0')
         return 0;
-    if (set_options(options, job, &r->machine[0], e) < 0)
+    if (set_options(options, job, r, e) < 0)
         return -1;
     *out = runtime_of("External", &options);
     return 0;

@@ -428,6 +428,7 @@ static int build_runtime(
 const struct provisioner_ops PROVISIONER_LAMBDA_CLOUD = {
     .type = "lambdaCloud",
     .ready_s = 1200,
+    .late = true,
     .open = open_lambda,
     .close = close_lambda,
     .provision = fleet_provision,

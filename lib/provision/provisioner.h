@@ -54,8 +54,9 @@ struct provision_request {
 /* What a caller must know beyond success, failure and its text. Filled by every verb, on failure too. */
 struct provision_note {
     enum provision_error error;
-    bool may_exist; /* something of this name may be outside: whoever gives up must release it */
-    bool unsure;    /* the answer to a launch was lost: a machine may turn up for another minute */
+    bool may_exist;   /* something of this name may be outside: whoever gives up must release it */
+    bool unsure;      /* the answer to a launch was lost: a machine may turn up for another minute
+                     * (see provisioner_ops.late) */
     int64_t again_ms; /* before this many do not ask again (Retry-After, pacing); 0: whenever */
 };
 #define PROVISION_NOTE_INIT \
@@ -83,6 +84,8 @@ void provision_list_fini(struct provision_list *l);
 struct provisioner_ops {
     const char *type; /* "local", "lambdaCloud", ...: as in [pool] provisioner= */
     int ready_s;      /* how long machines may take to become usable, where the pool says nothing */
+    bool late; /* a machine may be listed later than it was launched: what is released soon after a
+                  launch is looked at once more, [planner] launch_wait_s after it */
 
     /* Checks the options of this type, without any call. ERR_INVALID names what is missing. */
     int (*open)(const struct provisioner_env *env, struct provisioner **out, struct err *e);

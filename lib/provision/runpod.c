@@ -393,6 +393,7 @@ static int build_runtime(
 const struct provisioner_ops PROVISIONER_RUNPOD = {
     .type = "runpod",
     .ready_s = 900,
+    .late = true,
     .open = open_runpod,
     .close = close_runpod,
     .provision = fleet_provision,

@@ -18,13 +18,17 @@ enum stmt { CLAIM, DONE, RETRY, HAND_BACK, RENEW, OPEN, OPEN_BATCH, BACKLOG };
     " next_at = clock_timestamp(), lease_owner = NULL, lease_until = NULL," \
     " lease_epoch = i.lease_epoch + 1 WHERE i.state <> 0"
 
-/* i is the intent, p the provision that it is about. */
+/* i is the intent, p the provision that it is about. The launch is announced in an intent of the same subject. */
+#define LAUNCHED \
+    "(SELECT max(l.began_at) FROM intent l WHERE l.job_id = i.job_id AND l.kind = " K_PROVISION \
+    " AND l.subject = i.subject)"
+
 #define COLUMNS \
     SQL_CLOCK ", i.job_id, i.subject, i.error, p.provider, p.region, p.details, i.id," \
               " i.lease_epoch, i.pool_id, i.kind, i.attempts," \
               " CASE WHEN i.kind = " K_RELEASE \
               " THEN split_part(i.subject, ':', 2)::int ELSE 0 END" TIME("i.created_at") \
-                  TIME("i.next_at")
+                  TIME("i.next_at") TIME(LAUNCHED)
 #define TIME(time) ", " SQL_US(time)
 
 static const struct db_stmt STMTS[] = {
@@ -56,7 +60,8 @@ static const struct db_stmt STMTS[] = {
         "  next_at = clock_timestamp() + $4::bigint * interval '1 millisecond'"
         "  WHERE id = $1 AND lease_epoch = $2 AND state = 0"
         "  AND lease_owner IS NOT NULL RETURNING kind, subject),"
-        " s AS (UPDATE provision p SET status = 'release_failed', error = $3,"
+        " s AS (UPDATE provision p SET error = $3,"
+        "  status = CASE WHEN $3 = '' THEN 'releasing' ELSE 'release_failed' END,"
         "  updated_at = clock_timestamp() FROM i WHERE i.kind = " K_RELEASE
         " AND p.key = i.subject)"
         " SELECT 1 FROM i",
@@ -115,7 +120,8 @@ enum col {
     COL_TRIES,
     COL_ATTEMPT,
     COL_CREATED,
-    COL_NEXT
+    COL_NEXT,
+    COL_LAUNCHED
 };
 
 static int read_release(const struct db_rows *rows, int row, struct release *r, struct err *e)
@@ -130,6 +136,7 @@ static int read_release(const struct db_rows *rows, int row, struct release *r, 
         { COL_ATTEMPT, &r->attempt },
         { COL_CREATED, &r->created_us },
         { COL_NEXT, &r->next_us },
+        { COL_LAUNCHED, &r->launched_us },
     };
     (void)str_copy(r->job_id, sizeof r->job_id, db_text(rows, row, COL_JOB_ID));
     r->error = db_text(rows, row, COL_ERROR);

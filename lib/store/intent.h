@@ -25,6 +25,7 @@ struct release {
     int64_t tries;   /* this one included */
     int64_t created_us;
     int64_t next_us;
+    int64_t launched_us;       /* when machines of that name were last asked for; 0: never */
     const char *provision_key; /* INTENT_RELEASE, else "" */
     const char *batch_id;      /* INTENT_STRAY_BATCH, else "" */
     const char *provider;
@@ -54,7 +55,8 @@ int release_claim(
  * held, or was asked for again meanwhile: nothing is written, it is done once more. */
 int release_done(struct db *db, const struct release *r, struct err *e) WARN_UNUSED;
 
-/* Failed: again after delay_ms; the provision row becomes release_failed. 1 as above. */
+/* Again after delay_ms. The provision row becomes release_failed with the error; without one ("") it goes on
+ * releasing. 1 as above. */
 int release_retry(struct db *db, const struct release *r, const char *error, int64_t delay_ms,
     struct err *e) WARN_UNUSED;
 

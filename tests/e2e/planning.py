@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import requests
@@ -21,6 +22,7 @@ STATES = ("queued planned resource_preparing submitting scheduling validating in
 ENDED = STATES[STATES.index("completed"):]
 QUICK = {  # so that what takes over, polls or waits does so within a test's patience
     "WB_PLANNER_POLL_S": "1", "WB_PLANNER_LEASE_MS": "1500", "WB_PLANNER_CLAIM_MS": "1500", "WB_PLANNER_CREATE_WAIT_S": "1",
+    "WB_PLANNER_LAUNCH_WAIT_S": "1",
     "WB_PLANNER_SWEEP_S": "1", "WB_FAULTS_ALLOW": "on",
 }
 
@@ -114,6 +116,34 @@ class Planner:
         assert kind or status in (0, -signal.SIGKILL), f"ended with {status}"
 
 
+class Fleet:
+    """Several planners, each replaced when it dies."""
+
+    def __init__(self, yard, n, **env):
+        self.yard, self.env, self.losses = yard, env, 0
+        self.planners = [yard.planner(**env) for _ in range(n)]
+
+    def tend(self):
+        for i, planner in enumerate(self.planners):
+            if planner.process.poll() is not None:
+                planner.__exit__(None)  # says how it may have ended
+                self.losses += 1
+                self.planners[i] = self.yard.planner(**self.env)
+
+    def renew(self):
+        """All of them anew, as the environment is by now."""
+        self.__exit__(None, None, None)
+        self.planners = [self.yard.planner(**self.env) for _ in self.planners]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        with ExitStack() as all_of_them:
+            for planner in self.planners:
+                all_of_them.callback(planner.__exit__, *what)
+
+
 class Yard:
     """A stack with batch jobs, the batch service's double and planners."""
 
@@ -144,6 +174,15 @@ class Yard:
                      "WB_LAMBDA_CLOUD_SSH_KEYS": "ci"}
         self.pool("cloud", **{"provisioner": "lambdaCloud", "max_concurrent_provisioning": 4, **options})
         self.stack.sql("INSERT INTO pool (name) VALUES ('cloud') ON CONFLICT DO NOTHING")
+        return provider
+
+    def pods(self, **options):
+        """A pool `pods` at a double of RunPod."""
+        provider = self.double("runpod")
+        self.env |= {"WB_RUNPOD_URL": provider.url + "/v1", "WB_RUNPOD_KEY": "runpod-key",
+                     "WB_RUNPOD_SSH_PUBLIC_KEY": "ssh-ed25519 AAAA test"}
+        self.pool("pods", **{"provisioner": "runpod", "max_concurrent_provisioning": 4, **options})
+        self.stack.sql("INSERT INTO pool (name) VALUES ('pods') ON CONFLICT DO NOTHING")
         return provider
 
     def close(self):

@@ -103,6 +103,33 @@ def test_a_provider_in_trouble_queues_the_job_again_and_leaks_nothing(yard, clou
     assert len(yard.batches_of(job)) == 1
 
 
+def test_a_machine_that_turns_up_after_its_release_is_given_back_without_a_sweep(yard, cloud):
+    """The answer to its launch was lost, and neither whoever asked nor the release finds it yet."""
+    cloud.order(delay_visible=3)
+    cloud.fault("POST .*launch", "drop_after")
+    with yard.planner(WB_PLANNER_SWEEP_S=3600):
+        wait_until(lambda: cloud.calls("GET", "/api/v1/instances"), "the sweep at the start")
+        (job,) = in_cloud(yard)
+        yard.reaches(job, "completed")
+        wait_until(lambda: yard.hurry() or cloud.state()["alive"] == 0, "no machine left")
+        wait_until(lambda: yard.hurry() or not yard.stack.sql("SELECT FROM intent WHERE state = 0"), "both releases")
+    lost = [i for i in cloud.state()["instances"] if i["name"].endswith("-1")]
+    assert len(lost) == 1
+    assert yard.stack.sql("SELECT status, error FROM provision WHERE key = %s", (f"{job}:1",)) == [("released", "")]
+
+
+def test_the_batch_service_is_told_of_all_machines(yard, cloud):
+    (job,) = in_cloud(yard, replicas=3, resource_request={"replicas": 3})
+    with yard.planner():
+        yard.reaches(job, "completed")
+    (created,) = yard.batches.calls("POST", "/v1/batches")
+    options = created["body"]["aibrix"]["runtime"]["options"]
+    machines = json.loads(options["machines"])
+    assert [m["host"] for m in machines] == [i["ip"] for i in cloud.state()["instances"]] and len(machines) == 3
+    assert {k: options[k] for k in machines[0]} == machines[0]
+    assert created["body"]["aibrix"]["resource_allocation"]["resource_details"][0]["replica"] == 3
+
+
 def test_machines_that_are_never_ready_are_given_back_three_times_at_most(yard, cloud):
     cloud.order(stuck=True)
     yard.pool("cloud", provisioner="lambdaCloud", provision_timeout_s=1)

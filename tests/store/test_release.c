@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "store/intent.h"
 #include "store/provision.h"
+#include "base/str.h"
 #include "tests/store/job_fixture.h"
 
 static void lapse(void)
@@ -260,6 +261,26 @@ static void a_release_is_never_given_up(void **state)
     assert_string_equal(backlog.release[0].error, "provider is down");
 }
 
+/* When the launch was announced tells until when machines of it may turn up; to look again then is no failure. */
+static void a_release_knows_its_launch_and_may_go_on(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    cleanup_run_claims struct run_claims a = RUN_CLAIMS_INIT;
+    cleanup_releases struct releases r = RELEASES_INIT;
+    (void)state;
+    claim_planned(id, &a);
+    struct run_held held = { .lease_epoch = a.claim[0].run.lease_epoch };
+    (void)str_copy(held.id, sizeof held.id, id);
+    ok(run_intent_begin(fx.db, &held, a.claim[0].intent.id, &e));
+    fx_sql("UPDATE intent SET began_at = '2020-01-01 00:00:01Z' WHERE kind = 0");
+    (void)job_land(fx.db, &a.claim[0], (struct land)LAND_INIT(EV_RESOURCE_FAIL), false, 0);
+    claim_releases(PLANNER_A, 1, &r);
+    assert_int_equal(r.release[0].launched_us, INT64_C(1577836801000000));
+    ok(release_retry(fx.db, &r.release[0], "", 1000, &e));
+    fx_value("SELECT status || error FROM provision", "releasing");
+}
+
 /* A releaser that died is replaced when its lease has run out; what it says later does not count. */
 static void a_releasers_lease_runs_out(void **state)
 {
@@ -395,6 +416,7 @@ int main(void)
         FX_BOTH(a_batch_made_too_late_is_cancelled),
         FX_BOTH(a_release_tells_what_to_give_back),
         FX_BOTH(a_release_is_never_given_up),
+        FX_BOTH(a_release_knows_its_launch_and_may_go_on),
         FX_BOTH(a_releasers_lease_runs_out),
         FX_BOTH(a_release_may_be_handed_back_untried),
         FX_BOTH(machines_seen_outside_are_released_unless_wanted),

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "json/jx.h"
 #include "provision/provisioner.h"
 #include "tests/fake/json_of.h"
@@ -135,8 +136,8 @@ static struct machine ssh_machine(void)
 
 static void machines_are_reached_by_ssh(void **state)
 {
-    struct machine m[2] = { ssh_machine(), { .host = "192.0.2.2" } };
-    struct provision_result r = { .machine = m, .n = 2 };
+    struct machine m = ssh_machine();
+    struct provision_result r = { .machine = &m, .n = 1 };
     cleanup_json json_object *spec = json_of(
         "{\"engine\":{\"image\":\"vllm:1\",\"serve_args\":[\"--a\",\"--b=c\",\"two words\",\"it's\",\"\",\"$(x)\"]}}");
     cleanup_json json_object *out = NULL;
@@ -154,6 +155,35 @@ static void machines_are_reached_by_ssh(void **state)
     json_is(out,
         "{\"target\":\"RunPod\",\"options\":{\"host\":\"192.0.2.1\",\"ssh_port\":\"22\",\"ssh_user\":\"ubuntu\","
         "\"http_base_url\":\"http://192.0.2.1:8000\"}}");
+}
+
+/* Those of reference 1.9 are the first's, for a service that speaks to one; `machines` has all of them. */
+static void of_several_machines_all_are_told(void **state)
+{
+    struct machine m[3] = { ssh_machine(), ssh_machine(), ssh_machine() };
+    const struct provision_result r = { .machine = m, .n = 3 };
+    const struct hook_job job = { .model = "m" };
+    cleanup_json json_object *out = NULL;
+    cleanup_json json_object *machines = NULL;
+    struct err e = ERR_INIT;
+    const char *text = "";
+    (void)state;
+    (void)str_copy(m[1].host, sizeof m[1].host, "192.0.2.2");
+    (void)str_copy(m[2].ssh_user, sizeof m[2].ssh_user, "");
+    m[2].ssh_port = 2222;
+    m[2].url[0] = '\0';
+    assert_int_equal(hooks_of("runpod").build_runtime(&job, &r, &out, &e), 0);
+    json_object *options = jx_get(out, "options");
+    assert_true(jx_get_str(options, "machines", &text));
+    machines = json_of(text);
+    json_is(machines,
+        "[{\"host\":\"192.0.2.1\",\"ssh_port\":\"22\",\"ssh_user\":\"ubuntu\",\"http_base_url\":\"http://192.0.2.1:8000\"},"
+        "{\"host\":\"192.0.2.2\",\"ssh_port\":\"22\",\"ssh_user\":\"ubuntu\",\"http_base_url\":\"http://192.0.2.1:8000\"},"
+        "{\"host\":\"192.0.2.1\",\"ssh_port\":\"2222\"}]");
+    json_object_object_del(options, "machines");
+    json_is(out,
+        "{\"target\":\"RunPod\",\"options\":{\"host\":\"192.0.2.1\",\"ssh_port\":\"22\",\"ssh_user\":\"ubuntu\","
+        "\"http_base_url\":\"http://192.0.2.1:8000\",\"model\":\"m\"}}");
 }
 
 static void refuse_runtime(
@@ -177,8 +207,10 @@ static void a_runtime_that_cannot_be_is_refused(void **state)
     const struct provision_result fine = { .machine = &good, .n = 1 };
     (void)state;
     refuse_runtime(&(struct provision_result){ .n = 0 }, "{}", "no machine");
-    refuse_runtime(&(struct provision_result){ .machine = &no_port, .n = 1 }, "{}", "no machine");
-    refuse_runtime(&(struct provision_result){ .machine = &no_host, .n = 1 }, "{}", "no machine");
+    refuse_runtime(&(struct provision_result){ .machine = &no_port, .n = 1 }, "{}", "by SSH");
+    refuse_runtime(&(struct provision_result){ .machine = &no_host, .n = 1 }, "{}", "by SSH");
+    struct machine second[2] = { good, no_port };
+    refuse_runtime(&(struct provision_result){ .machine = second, .n = 2 }, "{}", "by SSH");
     refuse_runtime(&fine, "{\"engine\":{\"image\":7}}", "engine.image");
     refuse_runtime(&fine, "{\"engine\":{\"serve_args\":\"--a\"}}", "engine.serve_args");
     refuse_runtime(&fine, "{\"engine\":{\"serve_args\":[1]}}", "engine.serve_args");
@@ -351,6 +383,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_named),
         cmocka_unit_test(runpod_needs_a_type_at_once),
         cmocka_unit_test(machines_are_reached_by_ssh),
+        cmocka_unit_test(of_several_machines_all_are_told),
         cmocka_unit_test(a_runtime_that_cannot_be_is_refused),
         cmocka_unit_test(a_server_that_runs_already_is_external),
         cmocka_unit_test(the_allocation_tells_what_was_got),
