@@ -127,6 +127,22 @@ static json_object *whole_job(struct web_req *req, const struct jobs *jobs)
     return console_job(j, &x);
 }
 
+/* One that this call has made, as it was then: all that has happened to it is that. */
+static json_object *new_job(struct web_req *req, const struct job *j)
+{
+    struct job_happening accepted = { .from = JOB_NONE,
+        .to = JOB_QUEUED,
+        .event = EV_ENQUEUE,
+        .at_us = j->stamp_us[JOB_QUEUED],
+        .actor = j->created_by,
+        .detail_json = "" };
+    const struct job_history history = { .happening = &accepted, .n = 1, .rows = DB_ROWS_INIT };
+    struct console_extras x = { .history = &history };
+    struct err ignored = ERR_INIT;
+    (void)!job_queue_position(req->db, j->id, &x.queue_position, &ignored);
+    return console_job(j, &x);
+}
+
 int console_get_job(struct web_req *req, struct web_reply *reply, struct err *e)
 {
     cleanup_jobs struct jobs jobs = JOBS_INIT;
@@ -141,10 +157,11 @@ int console_create_job(struct web_req *req, struct web_reply *reply, struct err 
 {
     cleanup_jobs struct jobs jobs = JOBS_INIT;
     cleanup_job_body struct job_body body = { .pairs = NULL };
+    enum job_fate fate;
     if (job_body_read(DIALECT_CONSOLE, req->body, &body, e) < 0 ||
-        jobs_submit(req, &body, &jobs, e) < 0)
+        jobs_submit(req, &body, &jobs, &fate, e) < 0)
         return -1;
-    reply_json(reply, whole_job(req, &jobs));
+    reply_json(reply, fate == JOB_FATE_NEW ? new_job(req, &jobs.job[0]) : whole_job(req, &jobs));
     return 0;
 }
 

@@ -187,14 +187,14 @@ static const char *tenant_of(const struct web_req *req, const struct job_body *b
     return job_part_text(b->metadata, conf->tenant + sizeof METADATA - 1);
 }
 
-int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out, struct err *e)
+int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
+    enum job_fate *fate, struct err *e)
 {
     cleanup_resolved struct resolved t = { .found = TEMPLATES_INIT, .gpu_type = "" };
     cleanup_buf struct buf request = BUF_INIT(REQUEST_MAX);
     char hash[DIGEST_HEX_SIZE] = "";
     struct job_terms terms;
     enum job_field bad;
-    enum job_fate fate = JOB_FATE_NEW;
     const char *key = NULL;
     const struct job_request *r = &b->request;
 
@@ -225,9 +225,9 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
         .idem_key = key,
         .idem_hash = key == NULL ? NULL : hash,
     };
-    if (job_enqueue(req->db, &job, out, &fate, e) < 0)
+    if (job_enqueue(req->db, &job, out, fate, e) < 0)
         return -1;
-    if (fate == JOB_FATE_NEW)
+    if (*fate == JOB_FATE_NEW)
         jobs_wake(req, "enqueue");
     return 0;
 }

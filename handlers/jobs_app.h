@@ -13,10 +13,10 @@
 /* A failure in the words of the address' dialect. */
 void jobs_fail(const struct web_req *req, struct web_reply *reply, const struct err *e);
 
-/* Accepts the request: checks, resolves the template, writes the row. *out has the job, whether it is new or
+/* Accepts the request: checks, resolves the template, writes the row. *out has the job, *fate whether it is new or
  * was made by the same Idempotency-Key before. ERR_INVALID's text begins with the field's name. */
-int jobs_submit(
-    struct web_req *req, const struct job_body *body, struct jobs *out, struct err *e) WARN_UNUSED;
+int jobs_submit(struct web_req *req, const struct job_body *body, struct jobs *out,
+    enum job_fate *fate, struct err *e) WARN_UNUSED;
 
 /* The path's {id} as a bare uuid. ERR_NOT_FOUND when it is no id of ours. */
 int jobs_path_id(const struct web_req *req, char uuid[UUID_SIZE], struct err *e) WARN_UNUSED;

@@ -68,8 +68,9 @@ int openai_create_batch(struct web_req *req, struct web_reply *reply, struct err
 {
     cleanup_jobs struct jobs jobs = JOBS_INIT;
     cleanup_job_body struct job_body body = { .pairs = NULL };
+    enum job_fate fate;
     if (job_body_read(DIALECT_OPENAI, req->body, &body, e) < 0 ||
-        jobs_submit(req, &body, &jobs, e) < 0)
+        jobs_submit(req, &body, &jobs, &fate, e) < 0)
         return -1;
     reply_batch(req, reply, &jobs);
     return 0;

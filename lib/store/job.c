@@ -26,6 +26,15 @@ enum stmt {
 
 /* The furthest that a position in the queue is counted. */
 #define POSITION_MAX "1000"
+#define BEHIND_MAX   "100"
+
+/* The queued jobs q of r's pool before and behind it. */
+#define QUEUED_WITH_R  "q.pool_id = r.pool_id AND q.state = 0 AND "
+#define AHEAD_BY_PRIO  QUEUED_WITH_R "q.prio > r.prio"
+#define BEHIND_BY_PRIO QUEUED_WITH_R "q.prio < r.prio"
+#define OF_SAME_PRIO(beside) \
+    QUEUED_WITH_R "q.prio = r.prio AND (q.enqueued_at, q.job_id) " beside \
+                  " (r.enqueued_at, r.job_id)"
 
 static const struct db_stmt STMTS[] = {
     /* All or nothing, in one statement; the trigger of job_run adds the event and the counters. */
@@ -50,15 +59,22 @@ static const struct db_stmt STMTS[] = {
     [HAVE_POOL] = { "job_have_pool", "SELECT 1 FROM pool WHERE name = $1", 1 },
     [GET] = { "job_get", "SELECT " JOB_COLUMNS " FROM job j" JOB_JOINS " WHERE j.id = $1::uuid",
         1 },
-    /* Two steps along the order of the queue, so that each is a short walk on its index. */
+    /* In the order of the queue: prio, then enqueued_at. Who is among the last hundred, as whoever was just
+     * accepted, is counted from the end, which the counters know as of the same snapshot; others from the front.
+     * Each is a short walk on the queue's index. */
     [POSITION] = { "job_position",
-        "SELECT least(" POSITION_MAX ", 1 +"
-        " (SELECT count(*) FROM (SELECT FROM job_run q WHERE q.pool_id = r.pool_id AND q.state = 0"
-        "  AND q.prio > r.prio LIMIT " POSITION_MAX ") higher) +"
-        " (SELECT count(*) FROM (SELECT FROM job_run q WHERE q.pool_id = r.pool_id AND q.state = 0"
-        "  AND q.prio = r.prio AND (q.enqueued_at, q.job_id) < (r.enqueued_at, r.job_id)"
-        "  LIMIT " POSITION_MAX ") earlier))"
-        " FROM job_run r WHERE r.job_id = $1::uuid AND r.state = 0",
+        "SELECT CASE WHEN b.n < " BEHIND_MAX " THEN least(" POSITION_MAX
+        ", greatest(1, (SELECT sum(c.n)::bigint FROM job_count c"
+        "  WHERE c.pool_id = r.pool_id AND c.state = 0) - b.n))"
+        " ELSE least(" POSITION_MAX ", 1 + (SELECT count(*) FROM (SELECT FROM job_run q"
+        "  WHERE " AHEAD_BY_PRIO " LIMIT " POSITION_MAX ") higher)"
+        "  + (SELECT count(*) FROM (SELECT FROM job_run q WHERE " OF_SAME_PRIO(
+            "<") "   LIMIT " POSITION_MAX ") earlier)) END"
+                 " FROM job_run r, LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM job_run q"
+                 "  WHERE " BEHIND_BY_PRIO " LIMIT " BEHIND_MAX ") lower)"
+                 "  + (SELECT count(*) FROM (SELECT FROM job_run q WHERE " OF_SAME_PRIO(
+                     ">") "   LIMIT " BEHIND_MAX ") later) AS n OFFSET 0) b"
+                          " WHERE r.job_id = $1::uuid AND r.state = 0",
         1 },
     [CANCEL] = { "job_cancel",
         "WITH r AS (UPDATE job_run SET state = CASE state WHEN " S_QUEUED " THEN " S_CANCELLED

@@ -52,6 +52,13 @@ def test_every_field_is_present_in_order_and_int64_is_text(jobs):
     assert job["queuePosition"] == 1 and job["attempts"] == 0
 
 
+def test_the_answer_to_a_new_job_is_what_a_look_right_after_it_tells(jobs):
+    created(jobs, name="earlier")
+    job = created(jobs, name="later", requestCountTotal=7)
+    assert job["queuePosition"] == 2 and [e["label"] for e in job["events"]] == ["queued"]
+    assert job == jobs.get(f"/api/v1/jobs/{job['id']}").json()
+
+
 def test_input_is_taken_in_either_spelling_with_numbers_as_text_and_unknown_fields_ignored(jobs):
     one = created(jobs, completionWindow="1d2h", requestCountTotal="7", resourceRequest={"replicas": "2"}, nobodyKnows=1)
     two = created(jobs, completion_window="1d2h", request_count_total=7, resource_request={"replicas": 2})

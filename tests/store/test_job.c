@@ -427,6 +427,25 @@ static void a_file_is_for_those_whose_jobs_name_it(void **state)
     assert_true(named && owned);
 }
 
+/* Of the n queued jobs, whether they are counted from the front or from the end. */
+static void every_place_is_told(int n)
+{
+    static const int64_t FROM_END[] = { 0, 1, 98, 99, 100, 101, 200, 204, 205, 206, 1100 };
+    char sql[256];
+    for (size_t i = 0; i < sizeof FROM_END / sizeof FROM_END[0]; i++) {
+        struct err e = ERR_INIT;
+        const int64_t place = n - FROM_END[i];
+        int64_t at = -1;
+        (void)snprintf(sql, sizeof sql,
+            "SELECT job_id FROM job_run WHERE state = 0 ORDER BY prio DESC, enqueued_at, job_id"
+            " LIMIT 1 OFFSET %lld",
+            (long long)(place - 1));
+        cleanup_free char *id = stores_value(&fx.stores, sql);
+        ok(job_queue_position(fx.db, id, &at, &e));
+        assert_int_equal(at, place < 1000 ? place : 1000);
+    }
+}
+
 /* As the queue is served: priority, then first come; those that are delayed keep their place. */
 static void the_queue_position_is_the_place_in_line(void **state)
 {
@@ -454,6 +473,7 @@ static void the_queue_position_is_the_place_in_line(void **state)
            " created_at, now() + interval '1 hour' FROM job WHERE endpoint = 'e'");
     ok(job_queue_position(fx.db, id[0], &at, &e));
     assert_int_equal(at, 1000); /* no further is counted */
+    every_place_is_told(1204);
     fx_sql("UPDATE job_run SET state = 1, event = 1 WHERE prio = 5");
     ok(job_queue_position(fx.db, id[2], &at, &e));
     assert_int_equal(at, 0);
