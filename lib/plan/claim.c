@@ -25,12 +25,12 @@ static void hand_out(struct act *a, struct task *t)
 
 static struct run_ask ask_of(struct act *a, unsigned states)
 {
-    const size_t room = crew_room(a->p->crew);
+    const int64_t room = (int64_t)crew_room(a->p->crew);
     return (struct run_ask){
         .pools = a->p->ids,
         .states = states,
         .owner = a->p->owner,
-        .limit = room < RUN_CLAIM_MAX ? (int64_t)room : RUN_CLAIM_MAX,
+        .limit = room < a->claim_max ? room : a->claim_max,
         .lease_ms = a->p->conf->planner_claim_ms,
     };
 }
@@ -70,16 +70,40 @@ static int claim_releases(struct act *a, size_t *claimed, struct err *e)
     return rc < 0 ? -1 : more;
 }
 
+static bool has_room(struct planner *p)
+{
+    const size_t half = (size_t)p->conf->planner_queue / 2;
+    return crew_room(p->crew) >= (half > 0 ? half : 1);
+}
+
+/* Each claim walks all live rows, however few it takes: not for a handful. */
+static bool may_claim(struct planner *p)
+{
+    if (has_room(p))
+        return true;
+    atomic_store(&p->hungry, true);
+    /* Who made room meanwhile may not have seen that. */
+    if (has_room(p) && atomic_exchange(&p->hungry, false))
+        return true;
+    metric_add(METRIC_CREW_REFUSED, 1);
+    return false;
+}
+
+void act_feed(struct planner *p)
+{
+    if (atomic_load(&p->hungry) && has_room(p) && atomic_exchange(&p->hungry, false))
+        trigger_raise(&p->act, ACT_CLAIM);
+}
+
 int act_claim(struct act *a, size_t *claimed, struct err *e)
 {
     bool more = true;
 
     *claimed = 0;
+    a->claim_max = RUN_CLAIM_USUAL;
     while (more && !planner_is_stopping(a->p)) {
-        if (crew_room(a->p->crew) == 0) {
-            metric_add(METRIC_CREW_REFUSED, 1);
+        if (!may_claim(a->p))
             return 0;
-        }
         a->running_first = !a->running_first;
         const int first = claim_jobs(a, a->running_first ? RUNNING : PENDING, claimed, e);
         const int second =
@@ -88,6 +112,7 @@ int act_claim(struct act *a, size_t *claimed, struct err *e)
         if (third < 0)
             return -1;
         more = first + second + third > 0;
+        a->claim_max = RUN_CLAIM_MAX;
     }
     return 0;
 }

@@ -76,6 +76,7 @@ struct planner {
     int quit_fd; /* the listener ends */
     int stop_fd; /* outside calls end */
     _Atomic bool stopping;
+    _Atomic bool hungry; /* more is due than there was room for */
     pthread_t act_thread;
     pthread_t decide_thread;
     pthread_t listen_thread;

@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "model/job_deadline.h"
+#include "plan/act.h"
 #include "plan/asked.h"
 #include "plan/step.h"
 
@@ -157,6 +158,7 @@ void task_run(void *task, void *hand)
     struct task *t = task;
     struct hand *h = hand;
 
+    act_feed(t->planner);
     if (t->chore != NULL) {
         t->chore(t, h);
     } else if (t->flight.is_release) {

@@ -17,7 +17,8 @@ extern const struct db_stmts JOB_RUN_STMTS;
 
 enum {
     RUN_LEASE_MS = 30000, /* what [planner] claim_ms is unless set; renewed three times as often */
-    RUN_CLAIM_MAX = 50,
+    RUN_CLAIM_USUAL = 50,
+    RUN_CLAIM_MAX = 500, /* each claim walks all live rows: of many that are due, many at a time */
     RUN_POOLS_MAX = 64,
     RUN_POOLS_TEXT_MAX = 512
 };

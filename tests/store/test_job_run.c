@@ -144,7 +144,7 @@ static void the_longest_due_goes_first(void **state)
     struct err e = ERR_INIT;
     cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
     (void)state;
-    many(60);
+    many(RUN_CLAIM_MAX + 2);
     fx_sql("UPDATE job_run SET next_poll_at = now() - interval '1 day' WHERE job_id ="
            " (SELECT max(job_id::text)::uuid FROM job_run)");
     cleanup_free char *oldest =
