@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""./dev bench: what the operations poll reaches, as ratios measured side by side. Cells that are compared with each
+"""./dev bench: what polls and batch jobs reach, as ratios measured side by side. Cells that are compared with each
 other are interleaved; the best of the rounds counts, since machines are shared; the range tells how steady it was."""
 import argparse
 import json
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from jobs import JobRows  # noqa: E402
 from stack import KeptConnections, Stack, say  # noqa: E402
 
 
@@ -25,11 +26,16 @@ class Row:
     verdict: str = ""
 
 
-class Bench:
-    def __init__(self, stack, options):
-        self.stack = stack
+class Bench(JobRows):
+    def __init__(self, options):
+        self.stack = None  # of the rows of operations
         self.options = options
         self.rows = []
+
+    def run(self, names):
+        for name in names:
+            say(f"== {name}")
+            getattr(self, name.replace("-", "_"))()
 
     def rate(self, what, values, gate, aim, unit="", higher=True, digits=2):
         """A row whose best value is held against gate and aim."""
@@ -280,13 +286,15 @@ class Bench:
                 print("-" * (sum(widths) + 16))
 
 
-ROWS = ("polls", "outages", "tabs", "reloads", "memory", "writes", "refresh")
+OPERATIONS_ROWS = ("polls", "outages", "tabs", "reloads", "memory", "writes", "refresh")
+JOB_ROWS = ("jobs", "jobs-churn", "jobs-scale")  # each starts what it measures
+ROWS = OPERATIONS_ROWS + JOB_ROWS
 
 
 def options_of(argv):
     p = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
     p.add_argument("--gate", action="store_true", help="exit with 1 when a gate is missed")
-    p.add_argument("--full", action="store_true", help="100,000 POSTs over the reloads")
+    p.add_argument("--full", action="store_true", help="100,000 POSTs over the reloads, 10 minutes of churn")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=int, default=2, help="of a cell")
     p.add_argument("--tab-seconds", type=int, default=10)
@@ -297,12 +305,13 @@ def options_of(argv):
 
 def main(argv):
     options = options_of(argv)
-    with Stack(with_node="polls" in options.only and not options.no_node) as stack:
-        bench = Bench(stack, options)
-        bench.quiet()
-        for name in options.only:
-            say(f"== {name}")
-            getattr(bench, name)()
+    bench = Bench(options)
+    bench.quiet()
+    operations = [name for name in options.only if name in OPERATIONS_ROWS]
+    if operations:
+        with Stack(with_node="polls" in operations and not options.no_node) as bench.stack:
+            bench.run(operations)
+    bench.run([name for name in options.only if name in JOB_ROWS])
     bench.table()
     missed = [r.what.strip() for r in bench.rows if r.verdict == "MISSED"]
     if missed:

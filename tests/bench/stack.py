@@ -69,7 +69,10 @@ def memory_folder():
 
 
 class Stack:
-    def __init__(self, with_node):
+    services = SERVICES
+
+    def __init__(self, with_node=False, durable=False):
+        """durable: Postgres with fsync, as whoever is answered 201 would want it."""
         self.var = Path(tempfile.mkdtemp(prefix="wbb.", dir="/tmp"))
         self.var.chmod(0o755)
         self.memory = memory_folder()
@@ -80,7 +83,7 @@ class Stack:
             self.port = s.getsockname()[1]
         self.environ = {
             **{k: v for k, v in os.environ.items() if not k.startswith("WB_") or k == "WB_DEV_BUILD"},
-            "WB_DEV_VAR": str(self.var), "WB_DEV_PORT": str(self.port), "WB_DEV_NO_BUILD": "1", "WB_DEV_FAST": "1",
+            "WB_DEV_VAR": str(self.var), "WB_DEV_PORT": str(self.port), "WB_DEV_NO_BUILD": "1", "WB_DEV_FAST": "" if durable else "1",
             "WB_DEV_NGINX_WORKERS": "1", "WB_OPERATIONS_WORKERS": "1"}
         self.with_node = with_node
         self.node = {}
@@ -94,7 +97,7 @@ class Stack:
             (self.var / "nginx" / folder).mkdir(parents=True)
             (self.var / "nginx" / folder / "bench.conf").write_text(text % {"var": self.var})
         try:
-            self.dev("up")
+            self.dev("up", *self.services)
             for line in self.dev("env").splitlines():
                 key, _, value = line.partition("=")
                 self.settings[key] = value.strip("'")
@@ -251,7 +254,7 @@ class Stack:
         return ticks / TICKS
 
     def cpu(self):
-        used = {s: self.cpu_of(self.pids(s)) for s in SERVICES}
+        used = {s: self.cpu_of(self.pids(s)) for s in self.services}
         for mode, process in self.node.items():
             used[mode] = self.cpu_of([process.pid])
         return used
