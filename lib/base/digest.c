@@ -8,6 +8,7 @@
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 
 enum { CHUNK = 16 };
@@ -43,16 +44,75 @@ static EVP_MD_CTX *thread_context(void)
     return context;
 }
 
+/* These fail only for want of memory or of the algorithm itself. */
+static void begin(EVP_MD_CTX *context)
+{
+    if (EVP_DigestInit_ex2(context, sha256, NULL) != 1)
+        abort();
+}
+
+static void add(EVP_MD_CTX *context, const void *data, size_t size)
+{
+    if (EVP_DigestUpdate(context, data, size) != 1)
+        abort();
+}
+
+static void end(EVP_MD_CTX *context, unsigned char out[DIGEST_SIZE])
+{
+    if (EVP_DigestFinal_ex(context, out, NULL) != 1)
+        abort();
+}
+
+void digest_bytes(const void *data, size_t size, unsigned char out[DIGEST_SIZE])
+{
+    EVP_MD_CTX *context = thread_context();
+
+    begin(context);
+    add(context, data, size);
+    end(context, out);
+}
+
 void digest_hex(const void *data, size_t size, char out[DIGEST_HEX_SIZE])
 {
     unsigned char raw[DIGEST_SIZE];
-    EVP_MD_CTX *context = thread_context();
 
-    /* Fails only for want of memory or of the algorithm itself. */
-    if (EVP_DigestInit_ex2(context, sha256, NULL) != 1 ||
-        EVP_DigestUpdate(context, data, size) != 1 || EVP_DigestFinal_ex(context, raw, NULL) != 1)
-        abort();
+    digest_bytes(data, size, raw);
     str_hex(out, raw, sizeof raw);
+}
+
+struct hasher {
+    EVP_MD_CTX *context;
+};
+
+void hasher_free(struct hasher *h)
+{
+    if (h != NULL)
+        EVP_MD_CTX_free(h->context);
+    free(h);
+}
+
+struct hasher *hasher_new(void)
+{
+    struct hasher *h = mem_calloc(1, sizeof *h);
+
+    if (pthread_once(&once, prepare) != 0)
+        abort();
+    h->context = EVP_MD_CTX_new();
+    if (h->context == NULL)
+        abort();
+    begin(h->context);
+    return h;
+}
+
+void hasher_add(struct hasher *h, const void *data, size_t size)
+{
+    add(h->context, data, size);
+}
+
+void hasher_end(struct hasher *h, unsigned char out[DIGEST_SIZE])
+{
+    end(h->context, out);
+    begin(h->context);
 }
 
 void digest_token(char out[TOKEN_HEX_SIZE])
