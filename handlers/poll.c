@@ -161,12 +161,24 @@ static struct asked ask_postgres(struct poll_source *p)
     return (struct asked){ loads, loads && gallery_list_start(p->db, &e) == 0 };
 }
 
-static bool take_rows(struct poll_source *p, struct asked asked, struct all_rows *rows)
+static bool take_rows(
+    struct poll_source *p, struct asked asked, struct all_rows *rows, struct err *e)
 {
-    struct err e = ERR_INIT;
-    const bool loads = asked.loads && load_list_finish(p->db, &rows->loads, &e) == 0;
-    return asked.gallery && gallery_list_finish(p->db, &p->live_gallery, &rows->gallery, &e) == 0 &&
-           loads;
+    const bool loads = asked.loads && load_list_finish(p->db, &rows->loads, e) == 0;
+    struct err *const why = loads ? e : NULL; /* the first reason stays */
+    return asked.gallery &&
+           gallery_list_finish(p->db, &p->live_gallery, &rows->gallery, why) == 0 && loads;
+}
+
+/* Outages are logged where the breaker is: this is for a server that is well but refuses, for a missing
+ * column or right. */
+static void note_failed(struct poll_source *p, const struct err *e, int64_t now_ns)
+{
+    if (p->past.failed_ns != 0)
+        return;
+    p->past.failed_ns = now_ns;
+    if (e->code == ERR_INTERNAL)
+        log_warn(LOG_MSG("postgres does not tell the operations"), LOG_S("error", e->msg));
 }
 
 /* Postgres works while Redis is asked, but a connection that has to be made first waits until Redis has
@@ -177,6 +189,7 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
     const int64_t now_ns = clock_mono_ns();
     const int64_t until_ns = clock_deadline(p->timeout_ms);
     struct asked asked;
+    struct err e = ERR_INIT;
 
     db_set_deadline(p->db, until_ns);
     if (db_connected(p->db)) {
@@ -189,13 +202,13 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
         db_set_deadline(p->db, clock_deadline(p->timeout_ms));
         asked = ask_postgres(p);
     }
-    p->postgres_up = take_rows(p, asked, &rows);
+    p->postgres_up = take_rows(p, asked, &rows, &e);
     if (p->postgres_up) {
         remember_rows(p, &rows, now_ns);
         p->past.rows_changed = rows_changed;
         p->past.failed_ns = 0;
-    } else if (p->past.failed_ns == 0) {
-        p->past.failed_ns = now_ns;
+    } else {
+        note_failed(p, &e, now_ns);
     }
     if (p->postgres_up || p->redis_up)
         p->past.good_ns = now_ns;

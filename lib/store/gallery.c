@@ -18,7 +18,7 @@ static const struct db_stmt STMTS[] = {
      * that ever was, and is read five times a second: what is old goes by one cheap test. */
     [LIST] = { "gallery_list",
         "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM (VALUES (1)) one"
-        " LEFT JOIN (gallery_operations g" GALLERY_JOIN_CONTROL ")"
+        " LEFT JOIN (" GALLERY_TABLE " g" GALLERY_JOIN_CONTROL ")"
         " ON " GALLERY_CHANGED(
             "g") " >= now() - interval '24 hours' AND ("
                  "  (g.status IN ('pending', 'downloading', 'processing')"
@@ -30,11 +30,11 @@ static const struct db_stmt STMTS[] = {
                                                          " ORDER BY g.id COLLATE \"C\"",
         0 },
     [GET] = { "gallery_get",
-        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM gallery_operations g" GALLERY_JOIN_CONTROL
+        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM " GALLERY_TABLE " g" GALLERY_JOIN_CONTROL
         " WHERE g.id = $1",
         1 },
     [HISTORY] = { "gallery_history",
-        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM (SELECT * FROM gallery_operations g"
+        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM (SELECT * FROM " GALLERY_TABLE " g"
         " WHERE g.status IN ('completed', 'failed', 'cancelled')" NEWEST
         " LIMIT 50) g" GALLERY_JOIN_CONTROL NEWEST,
         0 },

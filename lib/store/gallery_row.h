@@ -31,6 +31,24 @@
 /* When a row last changed; NULL when that is not known. */
 #define GALLERY_CHANGED(g) "greatest(" g ".updated_at, " g ".created_at)"
 
+/* The table as g of the columns above, for reading. An older LocalAI's has fewer columns: a name that it does
+ * not have is looked up outside it, by the rules of SQL, and found among those that are unset. So the
+ * catalog decides anew whenever a statement is planned, and a column that comes later is read at once. The casts
+ * keep the types of an answer as they are then. Without id, status and updated_at nothing can be told: those
+ * must be there, and an answer without them would be one out of ignorance. */
+#define GALLERY_TABLE \
+    "(SELECT r.* FROM (VALUES (NULL::text, NULL::text, NULL::text, NULL::bool, NULL::bool," \
+    " NULL::float8, NULL::text, NULL::text, NULL::text, NULL::text, NULL::int8, NULL::int8," \
+    " NULL::timestamptz)) unset (gallery_element_name, cache_key, op_type, is_backend_op," \
+    " cancellable, progress, phase, message, error, file_name, current_bytes, total_bytes," \
+    " created_at) CROSS JOIN LATERAL (SELECT id, status, updated_at," \
+    " gallery_element_name::text AS gallery_element_name, cache_key::text AS cache_key," \
+    " op_type::text AS op_type, is_backend_op::bool AS is_backend_op," \
+    " cancellable::bool AS cancellable, progress::float8 AS progress, phase::text AS phase," \
+    " message::text AS message, error::text AS error, file_name::text AS file_name," \
+    " current_bytes::int8 AS current_bytes, total_bytes::int8 AS total_bytes," \
+    " created_at::timestamptz AS created_at FROM gallery_operations) r)"
+
 #define GALLERY_JOIN_CONTROL " LEFT JOIN operation_control c ON c.job_id = g.id"
 /* clang-format on */
 

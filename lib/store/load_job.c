@@ -17,11 +17,11 @@ static const struct db_stmt STMTS[] = {
     /* One row at least, so that the clock comes even when there is no load. */
     [LIST] = { "load_list",
         "SELECT " SQL_CLOCK ", " LOAD_COLUMNS " FROM (VALUES (1)) one"
-        " LEFT JOIN (model_load_jobs j" JOIN_CLAIM ") ON true"
+        " LEFT JOIN (" LOAD_TABLE " j" JOIN_CLAIM ") ON true"
         " ORDER BY j.tracking_key COLLATE \"C\"",
         0 },
     [GET] = { "load_get",
-        "SELECT " SQL_CLOCK ", " LOAD_COLUMNS " FROM model_load_jobs j" JOIN_CLAIM
+        "SELECT " SQL_CLOCK ", " LOAD_COLUMNS " FROM " LOAD_TABLE " j" JOIN_CLAIM
         " WHERE j.tracking_key = $1",
         1 },
     [INSERT] = { "load_insert",

@@ -17,6 +17,22 @@
     " coalesce(j.replica_index, 0), coalesce(j.bytes_sent, 0), coalesce(j.total_bytes, 0)," \
     " coalesce(j.file_index, 0), coalesce(j.total_files, 0), " SQL_US("j.started_at") ", " SQL_US( \
         "j.last_progress") ", " SQL_US("j.created_at") ", " SQL_US("j.updated_at") ", j.last_error, " SQL_US("c.bytes_moved_at") ", left(c.token_sha256, 16)"
+
+/* The table as j of the columns above, for reading: as GALLERY_TABLE has it. tracking_key, state and updated_at
+ * must be there. */
+#define LOAD_TABLE \
+    "(SELECT r.* FROM (VALUES (NULL::text, NULL::text, NULL::text, NULL::int8, NULL::int8," \
+    " NULL::int8, NULL::int8, NULL::int8, NULL::timestamptz, NULL::timestamptz," \
+    " NULL::timestamptz, NULL::text)) unset (owner_replica, node_id, node_name, replica_index," \
+    " bytes_sent, total_bytes, file_index, total_files, started_at, last_progress, created_at," \
+    " last_error) CROSS JOIN LATERAL (SELECT tracking_key, state, updated_at," \
+    " owner_replica::text AS owner_replica, node_id::text AS node_id," \
+    " node_name::text AS node_name, replica_index::int8 AS replica_index," \
+    " bytes_sent::int8 AS bytes_sent, total_bytes::int8 AS total_bytes," \
+    " file_index::int8 AS file_index, total_files::int8 AS total_files," \
+    " started_at::timestamptz AS started_at, last_progress::timestamptz AS last_progress," \
+    " created_at::timestamptz AS created_at, last_error::text AS last_error" \
+    " FROM model_load_jobs) r)"
 /* clang-format on */
 
 /* A claim counts only beside the row that it was made for. */

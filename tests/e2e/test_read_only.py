@@ -203,3 +203,30 @@ def test_tables_that_they_have_not_made_are_no_rows(beside):
     assert set(beside.call.entries()) == loads | gallery - {"failed"}
     assert beside.call("PUT", "/api/v1/staging/copy", {"node_name": "n"})[0] == 204
     assert "staging:copy" in beside.call.entries()
+
+
+OPTIONAL = {
+    "gallery_operations": ["user_id", "gallery_element_name", "cache_key", "is_backend_op", "op_type", "progress", "phase",
+                           "current_bytes", "total_bytes", "message", "error", "file_name", "cancellable", "created_at"],
+    "model_load_jobs": ["owner_replica", "node_id", "node_name", "replica_index", "bytes_sent", "total_bytes", "file_index",
+                        "total_files", "started_at", "last_progress", "created_at", "last_error"]}
+
+
+def test_tables_of_an_older_localai_are_read_with_the_columns_they_have(beside):
+    fill(beside)
+    wait_until(lambda: set(beside.call.entries()) == {"staging:load", "live", "failed"}, "what there is")
+    for table, columns in OPTIONAL.items():
+        beside.sql(f"ALTER TABLE {table} " + ", ".join(f"DROP COLUMN {c}" for c in columns))
+    seen = wait_until(lambda: (e := beside.call.entries())["live"]["progress"] == 0
+                      and e["staging:load"]["progress"] == 0 and e, "what is left of it")
+    assert set(seen) == {"staging:load", "live", "failed"}
+    assert (seen["live"]["message"], seen["live"]["cancellable"], "phase" in seen["live"]) == ("", False, False)
+    assert len(beside.call("GET", "/api/v1/load-jobs")[1]["load_jobs"]) == 1
+    assert len(beside.call("GET", "/api/operations/history")[1]["operations"]) == 2
+    beside.sql("ALTER TABLE gallery_operations ADD COLUMN progress float8 DEFAULT 33")
+    wait_until(lambda: beside.call.entries()["live"]["progress"] == 33, "a column that came later")
+    beside.sql("ALTER TABLE gallery_operations RENAME updated_at TO elsewhere")
+    told = "postgres does not tell the operations"
+    wait_until(lambda: told in beside.call.program.text(), "the reason in the log")
+    assert set(beside.call.entries()) == set(seen), "the last good rows stay"
+    assert beside.call.program.text().count(told) == 1, "once, not with each poll"

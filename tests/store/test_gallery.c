@@ -410,6 +410,69 @@ static void the_other_table_missing_takes_nothing_from_this_one(void **state)
     ids_are(&ops, "job");
 }
 
+static int read_three(struct gallery_rows list[2], struct gallery_rows *get, struct err *e)
+{
+    if (gallery_list(fx.db, &list[0], e) < 0 || gallery_history(fx.db, &list[1], e) < 0)
+        return -1;
+    return gallery_get(fx.db, "live", get, e);
+}
+
+/* Sections 2 and 6: an older LocalAI's table has fewer columns. It is read all the same, on a connection that
+ * was there before, and what is added to it later is seen at once. */
+static void what_an_older_table_lacks_reads_as_unset(void **state)
+{
+    struct err e = ERR_INIT;
+    cleanup_gallery_rows struct gallery_rows live = GALLERY_ROWS_INIT;
+    cleanup_gallery_rows struct gallery_rows ended = GALLERY_ROWS_INIT;
+    cleanup_gallery_rows struct gallery_rows got = GALLERY_ROWS_INIT;
+    cleanup_gallery_rows struct gallery_rows later = GALLERY_ROWS_INIT;
+    struct gallery_rows lists[2] = { GALLERY_ROWS_INIT, GALLERY_ROWS_INIT };
+    (void)state;
+    listed("");
+    fx_sql("ALTER TABLE gallery_operations RENAME TO elsewhere;"
+           " CREATE TABLE gallery_operations (id varchar(36) PRIMARY KEY, status varchar(20),"
+           "  updated_at timestamptz);"
+           " INSERT INTO gallery_operations VALUES ('done', 'completed', now()),"
+           "  ('live', 'processing', now())");
+    int rc = read_three(lists, &got, &e);
+    fx_sql("ALTER TABLE gallery_operations ADD phase varchar(64) DEFAULT 'downloading',"
+           " ADD current_bytes int DEFAULT 7");
+    int rc_later = gallery_get(fx.db, "live", &later, &e);
+    fx_sql("DROP TABLE gallery_operations; ALTER TABLE elsewhere RENAME TO gallery_operations");
+    live = lists[0];
+    ended = lists[1];
+    fx_ok(rc, &e, "reading an older table");
+    fx_ok(rc_later, &e, "reading it with more columns");
+    ids_are(&live, "done live");
+    ids_are(&ended, "done");
+    const struct gallery_row *r = &got.row[0];
+    assert_int_equal(r->op.status, GALLERY_PROCESSING);
+    assert_string_equal(r->op.cache_key, "");
+    assert_string_equal(r->op.phase, "");
+    assert_int_equal(r->op.current_bytes + r->op.total_bytes, 0);
+    assert_false(r->op.is_backend_op || r->op.cancellable);
+    assert_int_equal(r->created_us, 0);
+    assert_int_equal(gallery_classify(r, got.now_us), GALLERY_CLASS_ACTIVE);
+    assert_string_equal(later.row[0].op.phase, "downloading");
+    assert_int_equal(later.row[0].op.current_bytes, 7);
+}
+
+/* Without these nothing can be told of any operation: never an empty list out of ignorance. */
+static void a_table_without_what_tells_life_is_an_error(void **state)
+{
+    static const char *const COLUMN[] = { "status", "updated_at" };
+    struct err e = ERR_INIT;
+    cleanup_gallery_rows struct gallery_rows rows = GALLERY_ROWS_INIT;
+    (void)state;
+    for (size_t i = 0; i < sizeof(COLUMN) / sizeof(COLUMN[0]); i++) {
+        sqlf("ALTER TABLE gallery_operations RENAME %s TO other", COLUMN[i]);
+        int rc = gallery_list(fx.db, &rows, &e);
+        sqlf("ALTER TABLE gallery_operations RENAME other TO %s", COLUMN[i]);
+        fx_fails(rc, &e, ERR_INTERNAL, COLUMN[i]);
+        e = (struct err)ERR_INIT;
+    }
+}
+
 static void every_statement_can_be_prepared(void **state)
 {
     (void)state;
@@ -423,6 +486,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_table_that_is_missing_yet_reads_as_no_rows, fx_connect_prepared, fx_clear),
         FX_BOTH(the_other_table_missing_takes_nothing_from_this_one),
+        FX_BOTH(what_an_older_table_lacks_reads_as_unset),
+        FX_BOTH(a_table_without_what_tells_life_is_an_error),
         FX_BOTH(a_row_of_localai_reads_whole),
         FX_BOTH(what_is_null_reads_as_unset),
         FX_BOTH(go_zero_time_and_absurd_times_are_read),

@@ -386,6 +386,41 @@ static void a_table_that_was_seen_and_goes_is_an_error(void **state)
     must_miss("load_job_claims"); /* ours: not migrated */
 }
 
+/* Sections 2 and 6: an older LocalAI's table has fewer columns, and is read all the same. */
+static void what_an_older_table_lacks_reads_as_unset(void **state)
+{
+    struct err e = ERR_INIT;
+    cleanup_load_rows struct load_rows list = LOAD_ROWS_INIT;
+    cleanup_load_rows struct load_rows got = LOAD_ROWS_INIT;
+    cleanup_load_rows struct load_rows later = LOAD_ROWS_INIT;
+    (void)state;
+    ok(load_list(fx.db, &list, &e));
+    load_rows_free(&list);
+    fx_sql("ALTER TABLE model_load_jobs RENAME TO elsewhere;"
+           " CREATE TABLE model_load_jobs (tracking_key varchar(255) PRIMARY KEY,"
+           "  state varchar(16), updated_at timestamptz);"
+           " INSERT INTO model_load_jobs VALUES ('m', 'staging', now())");
+    int listed = load_list(fx.db, &list, &e);
+    int one = load_get(fx.db, "m", &got, &e);
+    fx_sql("ALTER TABLE model_load_jobs ADD node_name varchar(64) DEFAULT 'gpu-1',"
+           " ADD bytes_sent int DEFAULT 7");
+    int again = load_get(fx.db, "m", &later, &e);
+    fx_sql("DROP TABLE model_load_jobs; ALTER TABLE elsewhere RENAME TO model_load_jobs");
+    fx_ok(listed + one + again, &e, "reading an older table");
+    assert_int_equal(list.n, 1);
+    const struct load_row *r = &got.row[0];
+    assert_int_equal(r->state, LOAD_STAGING);
+    assert_string_equal(r->owner, "");
+    assert_string_equal(r->node_name, "");
+    assert_string_equal(r->last_error, "");
+    assert_string_equal(r->claim, "");
+    assert_int_equal(r->bytes_sent + r->total_bytes + r->file_index + r->total_files, 0);
+    assert_int_equal(r->started_us + r->last_progress_us + r->created_us, 0);
+    assert_true(r->updated_us > 0);
+    assert_string_equal(later.row[0].node_name, "gpu-1");
+    assert_int_equal(later.row[0].bytes_sent, 7);
+}
+
 /* What the prepared statements are checked for when the program starts, asked of all of them here. */
 static void every_statement_can_be_prepared(void **state)
 {
@@ -411,6 +446,7 @@ int main(void)
         FX_BOTH(go_zero_time_and_null_are_unset),
         FX_BOTH(the_clock_is_learnt_from_every_answer),
         FX_BOTH(a_table_that_was_seen_and_goes_is_an_error),
+        FX_BOTH(what_an_older_table_lacks_reads_as_unset),
         FX_BOTH(every_statement_can_be_prepared),
     };
     (void)stores_pgurl();
