@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -80,15 +80,22 @@ class Stack:
                     self.env[key] = value
         self.url = self.env["WB_URL"]
 
+    @contextmanager
+    def postgres(self):
+        """As its superuser."""
+        sockets = (self.var / "run" / "pg").resolve()
+        with closing(psycopg2.connect(host=str(sockets), user="postgres", dbname="postgres")) as connection:
+            connection.autocommit = True
+            yield connection.cursor()
+
     def pool(self):
         """Whatever is started from now on reaches Postgres through a PgBouncer in transaction mode, and does not have
         UTC; the tests themselves go to Postgres."""
         self.dev("up", "postgres")
         sockets = (self.var / "run" / "pg").resolve()
-        with closing(psycopg2.connect(host=str(sockets), user="postgres", dbname="postgres")) as connection:
-            connection.autocommit = True
-            for text in (f"ALTER SYSTEM SET timezone = '{ZONE}'", "SELECT pg_reload_conf()"):
-                connection.cursor().execute(text)
+        with self.postgres() as cursor:
+            cursor.execute(f"ALTER SYSTEM SET timezone = '{ZONE}'")
+            cursor.execute("SELECT pg_reload_conf()")
         folder = self.var / "pooler"
         folder.mkdir()
         self.pooler = subprocess.Popen([str(ROOT / "tests" / "dev" / "pooler.sh"), str(folder), str(sockets)],
@@ -97,11 +104,33 @@ class Stack:
         self.environ |= {"TZ": ZONE, "WB_DB_PREPARED": "off",
                          "WB_DB_URL": f"host={folder} port=6432 user=weighbridge dbname=weighbridge"}
 
-    def down(self):
-        self.dev("down")
+    @contextmanager
+    def pooled(self):
+        """So for a while: for what is started meanwhile."""
+        if self.pooler:
+            yield
+            return
+        before = dict(self.environ)
+        self.pool()
+        try:
+            yield
+        finally:
+            self.environ = before
+            self.end_pooler()
+            with self.postgres() as cursor:
+                cursor.execute("ALTER SYSTEM RESET timezone")
+                cursor.execute("SELECT pg_reload_conf()")
+
+    def end_pooler(self):
         if self.pooler:
             self.pooler.terminate()
             self.pooler.wait(HANG_S)
+            shutil.rmtree(self.var / "pooler")
+            self.pooler = None
+
+    def down(self):
+        self.dev("down")
+        self.end_pooler()
         shutil.rmtree(self.var, ignore_errors=True)
 
     # --- HTTP ---
