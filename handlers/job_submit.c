@@ -123,7 +123,7 @@ static void share(json_object *o, const char *key, json_object *member)
 
 /* All that was asked, so that a restart knows it: model/job.h describes it. */
 static void print_request(const struct job_body *b, const struct resolved *t,
-    const struct job_terms *terms, struct buf *out)
+    const struct job_terms *terms, bool faults, struct buf *out)
 {
     cleanup_json json_object *o = jx_object();
     const struct job_request *r = &b->request;
@@ -137,7 +137,7 @@ static void print_request(const struct job_body *b, const struct resolved *t,
     jx_set_int(o, "replicas", terms->replicas);
     share(o, "metadata", b->metadata);
     share(o, "provider_config", b->provider_config);
-    share(o, "injection_config", b->injection_config);
+    share(o, "injection_config", faults ? b->injection_config : NULL);
     share(o, "extra_body", b->extra_body);
     if (r->request_count_total != JOB_UNSET)
         jx_set_int(o, "request_count_total", r->request_count_total);
@@ -169,6 +169,15 @@ static int read_key(
     return 0;
 }
 
+/* Faults end planners: where the configuration lets them be injected at all, an admin may. Elsewhere they are not kept:
+ * the original knows them too, and ignores them so. Jobs contract section 5, "Fault injection". */
+static int check_faults(const struct web_req *req, const struct job_body *b, struct err *e)
+{
+    if (b->injection_config == NULL || !req->conf->faults_allow || req->caller.role == ROLE_ADMIN)
+        return 0;
+    return err_set(e, ERR_FORBIDDEN, "injection_config: only an admin may inject faults");
+}
+
 static const char *pool_of(const struct job_body *b, const struct resolved *t, struct web_req *req)
 {
     if (!str_empty(b->request.pool))
@@ -198,10 +207,10 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
     const char *key = NULL;
     const struct job_request *r = &b->request;
 
-    if (job_request_check(r, &terms, &bad, e) < 0 || read_key(req, &key, hash, e) < 0 ||
-        resolve(req, b, &t, e) < 0)
+    if (job_request_check(r, &terms, &bad, e) < 0 || check_faults(req, b, e) < 0 ||
+        read_key(req, &key, hash, e) < 0 || resolve(req, b, &t, e) < 0)
         return -1;
-    print_request(b, &t, &terms, &request);
+    print_request(b, &t, &terms, req->conf->faults_allow, &request);
     if (request.overflow)
         return err_set(e, ERR_TOO_LARGE, "template and request together are too large");
     const char *pool = pool_of(b, &t, req);

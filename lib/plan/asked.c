@@ -75,14 +75,25 @@ void asked_batch(const struct asked *a, struct batch_create *out)
     };
 }
 
+/* A name and nothing that the language of faults gives another meaning. */
+static bool is_plain(const char *word)
+{
+    return word[strspn(word, "abcdefghijklmnopqrstuvwxyz._*")] == '\0';
+}
+
 /* A rule {"point","action","delay_ms","probability"} as a word of a set of faults. */
 static void put_rule(json_object *rule, double probability, struct buf *out)
 {
     const char *action = text_of(rule, "action");
+    const char *point = text_of(rule, "point");
     int64_t delay_ms = 0;
 
+    if (!is_plain(point) || !is_plain(action)) {
+        log_warn(LOG_MSG("a fault of the job makes no sense"), LOG_S("point", point));
+        return;
+    }
     (void)jx_get_double(rule, "probability", &probability);
-    buf_printf(out, "%s=%s", text_of(rule, "point"), *action ? action : "fail");
+    buf_printf(out, "%s=%s", point, *action ? action : "fail");
     if (jx_get_int(rule, "delay_ms", &delay_ms))
         buf_printf(out, ":%lld", (long long)delay_ms);
     buf_printf(out, "@%.6f ", probability);

@@ -16,7 +16,7 @@ import redis
 import requests
 
 from conftest import HANG_S, ROOT, wait_until
-from program import binary, is_alive
+from program import ask, binary, is_alive
 
 STATES = ("queued planned resource_preparing submitting scheduling validating in_progress finalizing cancelling completed "
           "failed expired cancelled resource_failed submit_failed").split()
@@ -61,6 +61,7 @@ class Planner:
     def __init__(self, stack, *args, ini="", **env):
         self.folder = Path(tempfile.mkdtemp(prefix="wb-planner-", dir="/tmp"))
         self.log = self.folder / "log"
+        self.token = stack.env["WB_ADMIN_TOKEN"]
         environ = {**stack.environ, **QUICK, **{k: str(v) for k, v in env.items()}}
         config = self.folder / "planner.ini"
         config.write_text(re.sub(r"\[pool [^\[]*", "", (stack.var / "weighbridge.ini").read_text()) + "\n" + ini)
@@ -74,6 +75,11 @@ class Planner:
 
     def text(self):
         return self.log.read_text(errors="replace")
+
+    def metric(self, name):
+        status, text = ask(self.folder / "planner.sock", "/metrics", token=self.token)
+        assert status == 200, text
+        return float(re.search(rf"^{name} (.*)$", text, re.M)[1])
 
     def joined(self):
         wait_until(lambda: self.process.poll() is not None or 'msg="planner joined"' in self.text(), "a planner")

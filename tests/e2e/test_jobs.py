@@ -356,6 +356,38 @@ def test_operators_see_pools_queues_and_what_is_due(jobs):
     assert jobs.get("/api/v1/provisions").json() == {"provisions": [], "hasMore": False}
 
 
+# --- faults: section 5, "Fault injection" ---
+
+FAULTS = {"enabled": True, "rules": [{"point": "claimed", "action": "fail"}]}
+
+
+def kept_faults(jobs):
+    return [row[0] for row in jobs.sql("SELECT request -> 'injection_config' FROM job ORDER BY seq")]
+
+
+def test_faults_are_not_kept_where_the_configuration_does_not_allow_them(jobs):
+    assert create(jobs, injection_config=FAULTS, token="admin").status_code == 200
+    assert batch(jobs, aibrix={"injection_config": FAULTS}).status_code == 200
+    assert kept_faults(jobs) == [None, None]
+
+
+def test_where_they_are_allowed_faults_are_an_admins_to_inject(jobs):
+    before = jobs.environ
+    try:
+        jobs.environ = {**before, "WB_FAULTS_ALLOW": "on"}
+        jobs.dev("stop", "jobs")
+        jobs.dev("start", "jobs")
+        for answer in (create(jobs, injection_config=FAULTS), batch(jobs, aibrix={"injection_config": FAULTS})):
+            assert answer.status_code == 403 and "injection_config" in answer.text
+        assert create(jobs, injection_config=FAULTS, token="admin").status_code == 200
+        assert create(jobs).status_code == 200
+        assert kept_faults(jobs) == [FAULTS, None]
+    finally:
+        jobs.environ = before
+        jobs.dev("stop", "jobs")
+        jobs.dev("start", "jobs")
+
+
 # --- files ---
 
 def test_files_of_a_job_are_for_its_owner_and_admins_and_unknown_ones_for_readers(jobs):

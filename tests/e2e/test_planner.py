@@ -78,9 +78,9 @@ def test_without_capacity_a_job_is_queued_again_in_its_place(yard):
     with yard.planner(WB_LOCAL_SLOTS=1):
         yard.reaches(first, "completed")
         yard.reaches(second, "completed")
+        yard.nothing_left()
     created = [c["body"]["aibrix"]["job_id"] for c in yard.batches.calls("POST", "/v1/batches")]
     assert created == [first, second]
-    yard.nothing_left()
 
 
 def test_what_the_provider_refuses_for_good_is_resource_failed(yard, cloud):
@@ -354,9 +354,9 @@ def test_a_batch_past_its_deadline_and_grace_is_cancelled_and_keeps_its_results(
         wait_until(lambda: yard.hurry() or yard.batches_of(job)[0]["status"] == "cancelling", "the batch to be cancelled")
         yard.batches.order(batch={batch["id"]: {"status": "cancelled"}})
         yard.reaches(job, "expired")
+        yard.nothing_left()
     shown = yard.job(job)
     assert shown["outputDataset"] == "file-part" and shown["requestCounts"]["completed"] == 20
-    yard.nothing_left()
 
 
 def test_in_the_grace_the_service_may_end_a_batch_itself(yard, planner):
@@ -370,6 +370,70 @@ def test_in_the_grace_the_service_may_end_a_batch_itself(yard, planner):
     yard.reaches(job, "expired")
     assert yard.job(job)["outputDataset"] == "file-part"
     assert not yard.batches.calls("POST", f"/v1/batches/{batch['id']}/cancel")
+
+
+# --- what the batch service says of lines; whom everybody waits for; what nobody is to see ---
+
+def test_errors_by_line_keep_their_lines_in_both_dialects(yard, planner):
+    yard.batches.order(auto=False)
+    job = yard.create()
+    yard.reaches(job, "scheduling")
+    (one,) = yard.batches_of(job)
+    bad = [{"code": "invalid_json", "message": "not JSON", "param": None, "line": 3}, {"code": "x", "message": "y", "param": "body", "line": 1}]
+    yard.batches.order(batch={one["id"]: {"status": "failed", "errors": {"object": "list", "data": bad}}})
+    yard.reaches(job, "failed")
+    console, openai = yard.job(job)["errors"], yard.stack.get(f"/v1/batches/{job}").json()["errors"]["data"]
+    assert [(e["code"], e["line"], e["message"]) for e in console] == [("invalid_json", "3", "not JSON"), ("x", "1", "y")]
+    assert [(e["code"], e["line"], e["param"]) for e in openai] == [("invalid_json", 3, None), ("x", 1, "body")]
+
+
+def test_a_full_pool_of_threads_serves_everybody_in_turn_and_counts_what_it_left(yard):
+    """Section 5, "Loop" and "Worker pool": pending and running jobs take turns, and no job is served twice before all were once."""
+    yard.pool("default", max_concurrent_provisioning=100)
+    yard.batches.order(auto=False)
+    running = yard.enqueue(12)
+    with yard.planner(WB_LOCAL_SLOTS=100):
+        for job in running:
+            yard.reaches(job, "scheduling")
+    yard.batches.fault("GET /v1/batches/.*", "delay", seconds=0.05, times=-1)
+    polls = [f"/v1/batches/{yard.batches_of(job)[0]['id']}" for job in running]
+
+    def looks():
+        paths = [r["path"] for r in yard.batches.state()["requests"] if r["method"] == "GET"]
+        return [paths.count(path) for path in polls]
+    pending, before = yard.enqueue(3), sum(looks())
+    with yard.planner(WB_LOCAL_SLOTS=100, WB_PLANNER_WORKERS=1, WB_PLANNER_QUEUE=1) as p:
+        for job in pending:
+            yard.reaches(job, "scheduling")
+        assert sum(looks()) - before < 4 * len(running)
+        before = looks()
+        wait_until(lambda: yard.hurry() or all(now > then + 1 for now, then in zip(looks(), before)), "two looks at everybody")
+        assert p.metric("weighbridge_planner_refused_total") > 0
+
+
+def test_keys_of_providers_are_in_no_log_and_no_row(yard, cloud):
+    cloud.fault("POST .*launch", "status", status=401, body={"error": {"code": "global/invalid-api-key", "message": "bad key lambda-key"}})
+    with yard.planner(WB_BATCH_TOKEN="batch-secret", WB_RUNTIME_LOG_LEVEL="debug") as p:
+        yard.reaches(in_cloud(yard)[0], "resource_failed")
+        yard.reaches(in_cloud(yard)[0], "completed")
+        yard.nothing_left()
+        said = p.text()
+    rows = [str(yard.stack.sql(f"SELECT * FROM {table}")) for table in ("job", "job_event", "intent", "provision", "pool", "chore")]
+    for secret in ("lambda-key", "batch-secret"):
+        assert secret not in said and not any(secret in row for row in rows)
+
+
+def test_a_job_has_faults_of_its_own_and_they_reach_nothing_else(yard, planner, tmp_path):
+    """Section 5, "Fault injection"; and what stands in a rule is a name, not more of the language of [faults] set."""
+    mark = tmp_path / "made"
+    rules = [{"point": "submit.begun", "action": "fail"}]
+    words = [{"point": f"claimed=kill!{mark} claimed", "action": "fail"}, {"point": "claimed", "action": f"kill!{mark}"}]
+    ill, odd = (yard.enqueue(request=json.dumps({"injection_config": {"enabled": True, "rules": r}}))[0] for r in (rules, words))
+    other = yard.create()
+    for job in (other, odd):
+        yard.reaches(job, "completed")
+    wait_until(lambda: yard.hurry() or "an intent was not begun" in planner.text(), "the fault")
+    assert yard.state(ill) == "submitting" and planner.alive() and not mark.exists()
 
 
 # --- draining ---
@@ -434,10 +498,10 @@ def test_the_state_machine_is_printed(stack):
 
 
 @pytest.mark.parametrize("program", ["planner", "jobs"])
-def test_each_program_has_health_and_metrics_under_its_name(yard, program):
-    yard.stack.dev("start", program)
+def test_each_program_has_health_and_metrics_under_its_name(stack, program):
+    stack.dev("start", program)
     for path in ("healthz", "readyz"):
-        answer = yard.stack.get(f"/{program}/{path}", token=None)
+        answer = stack.get(f"/{program}/{path}", token=None)
         assert (answer.status_code, answer.json()["status"]) == (200, "ok")
-    assert yard.stack.get(f"/{program}/metrics", token=None).status_code == 401
-    assert "weighbridge_http_requests_total" in yard.stack.get(f"/{program}/metrics", token="viewer").text
+    assert stack.get(f"/{program}/metrics", token=None).status_code == 401
+    assert "weighbridge_http_requests_total" in stack.get(f"/{program}/metrics", token="viewer").text
