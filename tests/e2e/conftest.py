@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Tests that need a planner start their own: others want jobs to stay as they put them.
 SERVICES = ("postgres", "redis", "operations", "jobs", "nginx")
 ZONE = "Asia/Shanghai"
+ROLE_HAS = {"statement_timeout": "3s", "lock_timeout": "1501ms", "idle_in_transaction_session_timeout": "4s"}
 HANG_S = 30  # guards against hanging for ever: several times what any rule allows
 
 
@@ -96,6 +97,8 @@ class Stack:
         with self.postgres() as cursor:
             cursor.execute(f"ALTER SYSTEM SET timezone = '{ZONE}'")
             cursor.execute("SELECT pg_reload_conf()")
+            for name, value in ROLE_HAS.items():  # what sessions set for themselves where there is no pooler
+                cursor.execute(f"ALTER ROLE weighbridge SET {name} = '{value}'")
         folder = self.var / "pooler"
         folder.mkdir()
         self.pooler = subprocess.Popen([str(ROOT / "tests" / "dev" / "pooler.sh"), str(folder), str(sockets)],
@@ -118,6 +121,7 @@ class Stack:
             self.environ = before
             self.end_pooler()
             with self.postgres() as cursor:
+                cursor.execute("ALTER ROLE weighbridge RESET ALL")
                 cursor.execute("ALTER SYSTEM RESET timezone")
                 cursor.execute("SELECT pg_reload_conf()")
 
