@@ -26,9 +26,13 @@ enum { PAGE_MAX = 200, STATES_TEXT = 64, CURSOR_SIZE = 64 };
 #define NEWEST_OF_K BEFORE_CURSOR("k") " AND " OF_CREATOR("k") IN_ORDER("k") PAGE_LIMIT
 #define K_OF_RUN    "SELECT k.id, k.created_at FROM job_run r JOIN job k ON k.id = r.job_id"
 #define RUNNING     "'{1,2,3,4,5,6,7,8}'::smallint[]"
+/* A job is enqueued when it is created: the live rows tell the order by themselves. */
 #define STATES_RUNNING \
-    "(" K_OF_RUN " WHERE $5::smallint[] && " RUNNING \
-    " AND r.state > 0 AND r.state = ANY ($5::smallint[]) AND " NEWEST_OF_K ")"
+    "(SELECT r.job_id, r.enqueued_at FROM job_run r WHERE $5::smallint[] && " RUNNING \
+    " AND r.state > 0 AND r.state = ANY ($5::smallint[])" \
+    " AND (r.enqueued_at, r.job_id) < ($1::timestamptz, $2::uuid) AND ($4::text IS NULL" \
+    "  OR EXISTS (SELECT FROM job k WHERE k.id = r.job_id AND k.created_by = $4))" \
+    " ORDER BY r.enqueued_at DESC, r.job_id DESC" PAGE_LIMIT ")"
 #define STATES_QUEUED \
     "(" K_OF_RUN " WHERE 0 = ANY ($5::smallint[]) AND r.state = 0 AND " NEWEST_OF_K ")"
 #define STATES_ENDED \
@@ -50,7 +54,8 @@ static const struct db_stmt STMTS[] = {
         4 },
     /* The few that run, the queued, and the ended of each state: the newest of each, put together. */
     [BY_STATES] = { "job_list_states",
-        "WITH page AS (" STATES_RUNNING " UNION ALL " STATES_QUEUED " UNION ALL " STATES_ENDED ")"
+        "WITH page (id, created_at) AS (" STATES_RUNNING " UNION ALL " STATES_QUEUED
+        " UNION ALL " STATES_ENDED ")"
         " SELECT " JOB_COLUMNS
         " FROM (SELECT id FROM page ORDER BY created_at DESC, id DESC LIMIT $3) l"
         " JOIN job j ON j.id = l.id" THE_PAGE,
