@@ -94,6 +94,8 @@ static int plan_by(struct planner *p, struct plan_pool *pool, struct db *db,
         .taken_since_us = view == NULL ? 0 : view->since_us,
     };
 
+    if (fault_at(FAULT_PLAN_BEGIN, e) < 0)
+        return -1;
     const int rc = plan_begin(db, &pool->lease, &ask, &plan, e);
     if (rc != 0)
         return rc < 0 ? -1 : err_set(e, ERR_CONFLICT, "another holds the lease");

@@ -81,11 +81,12 @@ def test_a_leader_frozen_for_longer_than_its_lease_commits_no_plan(yard, rounds,
     print(f"\n{len(takeovers)} leaders frozen, {jobs} jobs, epoch {takeovers[-1][0]} at the end")
 
 
-def test_a_leader_frozen_within_a_plan_is_ended_by_postgres_and_its_plan_is_not_to_be_seen(yard):
-    """It holds the row of the lease, so that nobody could take over, until its session is ended."""
+@pytest.mark.parametrize("point", ["plan.begin", "plan.commit"])
+def test_a_leader_frozen_at_a_plan_wakes_up_to_find_that_it_counts_no_more(yard, point):
+    """Just before it, or within: then it holds the row of the lease, and nobody could take over until Postgres ends its session."""
     jobs = yard.enqueue(10)
     mark = yard.mark()
-    with yard.planner(WB_FAULTS_SET=f"plan.commit=stop!{mark}") as frozen:
+    with yard.planner(WB_FAULTS_SET=f"{point}=stop!{mark}") as frozen:
         wait_until(mark.exists, "the freeze")
         pid, epoch = wait_until(lambda: leader(yard), "the leader")
         assert pid == frozen.pid
@@ -149,7 +150,7 @@ def test_jobs_cancelled_at_random_moments_end_once_and_leave_nothing_outside(yar
     traffic.cloud.order(boot_polls=2)
     cancels = Cancels(traffic, 4)
     print(f"\nseed {seed}")
-    with Fleet(yard, 3) as fleet:
+    with Fleet(yard, 3, WB_PLANNER_SWEEP_S=3600) as fleet:  # which would hide what intents forget
         def probe():
             fleet.tend()
             cancels.act()
