@@ -92,6 +92,7 @@ def test_a_planner_frozen_in_its_work_for_longer_than_its_lease_is_fenced(yard, 
     """River 995, pg-boss 529, 555: what it does when it wakes up is taken back; two batches of a job do not run on."""
     yard.batches.order(auto=False)
     mark = yard.mark()
+    yard.env["WB_PLANNER_SWEEP_S"] = "3600"  # it would find what is left, too
     (job,) = in_cloud(yard)
     with yard.planner(WB_FAULTS_SET=f"{point}=stop!{mark}") as frozen:
         wait_until(mark.exists, "the freeze")
