@@ -94,8 +94,6 @@ static int plan_by(struct planner *p, struct plan_pool *pool, struct db *db,
         .taken_since_us = view == NULL ? 0 : view->since_us,
     };
 
-    if (fault_at(FAULT_PLAN_BEGIN, e) < 0)
-        return -1;
     const int rc = plan_begin(db, &pool->lease, &ask, &plan, e);
     if (rc != 0)
         return rc < 0 ? -1 : err_set(e, ERR_CONFLICT, "another holds the lease");
@@ -138,7 +136,7 @@ static void plan_pool(struct planner *p, struct plan_pool *pool, struct db *db)
         const int64_t began_ns = clock_mono_ns();
         if (!renew(pool, db))
             return;
-        more = plan_once(p, pool, db, &e);
+        more = fault_at(FAULT_PLAN_BEGIN, &e) < 0 ? -1 : plan_once(p, pool, db, &e);
         metric_add(METRIC_TOOK_PLAN, (clock_mono_ns() - began_ns) / 1000);
         metric_add(METRIC_TIMES_PLAN, 1);
     }
