@@ -47,6 +47,11 @@ RUNS = """INSERT INTO job_run (job_id, pool_id, tenant, enqueued_at, queue_deadl
 class JobStack(Stack):
     services = ("postgres", "redis", "operations", "jobs", "nginx")
 
+    @property
+    def env(self):
+        """As the planners of the end-to-end tests look for it."""
+        return self.settings
+
     def sql(self, text, args=None, superuser=False):
         import psycopg2  # --help is to work before anything is installed
         url = self.settings["WB_PGURL"]
