@@ -130,6 +130,7 @@ int main(int argc, char **argv)
     const struct db_stmts stmts[] = { READY_STMTS };
     const struct web_app app = {
         .name = "planner",
+        .needs_postgres = true,
         .summary = "plans batch jobs and carries them out",
         .more_help =
             "  --once                    one cycle: plan, do what is due, leave\n"

@@ -64,6 +64,7 @@ int main(int argc, char **argv)
         TEMPLATE_STMTS, READY_STMTS };
     const struct web_app app = {
         .name = "jobs",
+        .needs_postgres = true,
         .summary = "serves batch jobs in the Console's dialect and in OpenAI's",
         .routes = ROUTES,
         .n_routes = sizeof(ROUTES) / sizeof(ROUTES[0]),

@@ -218,10 +218,12 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
 static bool rows_stand(const struct poll_source *p, uint64_t rows_changed, int64_t now_ns)
 {
     const int64_t read_ns = p->known.rows_read_ns;
+    const bool none = p->known.rows + p->known.gallery_rows == 0;
+    const int64_t fresh_ns = none ? POLL_NONE_FRESH_NS : POLL_ROWS_FRESH_NS;
     if (p->postgres_up)
         return true;
     return read_ns != 0 && now_ns - read_ns < POLL_ROWS_KEEP_NS &&
-           p->past.failed_ns - read_ns < POLL_ROWS_FRESH_NS && p->past.rows_changed == rows_changed;
+           p->past.failed_ns - read_ns < fresh_ns && p->past.rows_changed == rows_changed;
 }
 
 static void note_health(const struct poll_source *p)

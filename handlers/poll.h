@@ -19,9 +19,11 @@
 #define POLL_ROWS_KEEP_NS     INT64_C(60000000000)
 #define POLL_SNAPSHOT_KEEP_NS INT64_C(5000000000)
 
-/* Rows are the last good ones if they were read so shortly before Postgres was found down: while it was
- * not asked, others may have changed them. Several refresh periods, for a busy machine. */
-#define POLL_ROWS_FRESH_NS INT64_C(1500000000)
+/* How long before Postgres was found down the last good rows may have been read: many refresh periods, since a starved process
+ * reads late. Rows that were none prove less, as one may have come since: an empty answer that is ignorance would
+ * hide it. */
+#define POLL_ROWS_FRESH_NS INT64_C(5000000000)
+#define POLL_NONE_FRESH_NS INT64_C(1500000000)
 
 struct poll_source;
 void poll_source_free(struct poll_source *p);

@@ -33,7 +33,8 @@ static struct store_state state_of(int result, const struct err *e)
 }
 
 /* Ready while at least one store answers, since polls are answered from the other then; "degraded"
- * when one does not, 503 when neither does. A site without Redis has Postgres alone. */
+ * when one does not, 503 when neither does. A program that needs Postgres is ready with it only. A site without Redis has
+ * Postgres alone. */
 static int get_ready(struct web_req *req, struct web_reply *reply, struct err *e)
 {
     (void)e;
@@ -43,7 +44,7 @@ static int get_ready(struct web_req *req, struct web_reply *reply, struct err *e
     const struct store_state postgres = state_of(ready_postgres(req->db, &why), &why);
     if (has_redis)
         redis = state_of(ready_redis(req->kv, &why), &why);
-    const bool ready = postgres.up || redis.up;
+    const bool ready = postgres.up || (redis.up && !req->needs_postgres);
     const bool whole = postgres.up && (redis.up || !has_redis);
 
     json_object *o = jx_object();
@@ -54,7 +55,8 @@ static int get_ready(struct web_req *req, struct web_reply *reply, struct err *e
         reply_json(reply, o);
         return 0;
     }
-    jx_set_str(o, "error", "neither Postgres nor Redis answers");
+    jx_set_str(o, "error",
+        req->needs_postgres ? "Postgres does not answer" : "neither Postgres nor Redis answers");
     jx_set_str(o, "request_id", req->request_id);
     reply_unavailable(reply, o);
     return 0;

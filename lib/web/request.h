@@ -33,6 +33,7 @@ struct web_req {
     struct kv *kv;            /* this thread's */
     struct shared *shared;    /* NULL when there is no runtime folder (CGI) */
     void *app;                /* what web_app.start made */
+    bool needs_postgres;      /* web_app's */
     struct route_match match; /* last: its text is not zeroed for each request */
 };
 

@@ -239,6 +239,7 @@ static void req_init(
     req->kv = t->kv;
     req->shared = s->context->shared;
     req->app = s->app_data;
+    req->needs_postgres = s->app->needs_postgres;
 }
 
 void web_serve(struct fcgi_req *r, void *server)

@@ -214,6 +214,16 @@ def test_what_the_ui_asks_when_it_starts(jobs):
 
 
 @pytest.mark.touches("postgres")
+def test_without_postgres_the_program_is_not_ready_whatever_redis_says(stack):
+    stack.dev("stop", "postgres")
+    jobs = stack.get("/jobs/readyz", token=None)
+    assert (jobs.status_code, jobs.json()["status"], jobs.json()["redis"]) == (503, "down", "ok")
+    assert jobs.json()["error"] == "Postgres does not answer" and "Retry-After" in jobs.headers
+    operations = stack.get("/readyz", token=None)  # which answers from Redis
+    assert (operations.status_code, operations.json()["status"]) == (200, "degraded")
+
+
+@pytest.mark.touches("postgres")
 def test_a_store_that_is_down_is_503_and_never_an_empty_list(jobs):
     created(jobs)
     jobs.dev("stop", "postgres")
