@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "plan/outcome.h"
@@ -21,11 +22,13 @@ static int ask(struct hand *h, struct plan_pool *pool, struct err *e)
     struct provisioner *p = NULL;
     int64_t since_us = 0;
 
-    if (time_before(h, &since_us, e) < 0 || hand_provisioner(h, pool->provisioner->type, &p, e) < 0)
+    if (time_before(h, &since_us, e) < 0 ||
+        hand_provisioner(h, pool->provisioner->type, &p, e) < 0 ||
+        fault_at(FAULT_CATALOG_CALL, e) < 0)
         return -1;
     const int rc = provisioner_catalog(p, &offers, &note, e);
     outcome_of_provider(rc, note.error, METRIC_ERROR_CATALOG);
-    if (rc < 0)
+    if (rc < 0 || fault_at(FAULT_CATALOG_CALLED, e) < 0)
         return -1;
     catalog_put(pool->catalog, &offers, rc == 0, since_us);
     return 0;

@@ -19,7 +19,7 @@ class Traffic:
     def __init__(self, yard, seed=None):
         self.yard = yard
         self.random = random.Random(seed)
-        self.cloud = yard.cloud(max_concurrent_provisioning=20)
+        self.cloud = yard.cloud(max_concurrent_provisioning=20, policy="capacity", catalog_s=1)
         self.pods = yard.pods(max_concurrent_provisioning=20)
         self.cloud.order(capacity={"gpu_1x_h100_pcie": {"us-west-1": 10 ** 6}})
         self.pods.order(capacity={"NVIDIA L40": 10 ** 6}, stuck=True)
