@@ -77,9 +77,10 @@ def test_a_call_that_outlasts_its_lease_is_not_done_by_another_too(yard, cloud):
     (job,) = in_cloud(yard)
     with yard.planner(WB_PLANNER_CLAIM_MS=600), yard.planner(WB_PLANNER_CLAIM_MS=600):
         wait_until(lambda: cloud.state()["launched"] == 1, "the launch")
-        (first,), = yard.stack.sql("SELECT lease_until FROM job_run")
-        wait_until(lambda: yard.hurry() or yard.stack.sql("SELECT now() > %s::timestamptz + interval '600 ms'", (first,))[0][0],
-                   "twice the lease to pass")
+        (holder, until), = yard.stack.sql("SELECT lease_epoch, lease_until FROM job_run")
+        wait_until(lambda: yard.stack.sql("SELECT lease_until > %s + interval '1800 ms' FROM job_run", (until,))[0][0],
+                   "the lease to be renewed for three times as long")
+        assert yard.stack.sql("SELECT lease_epoch FROM job_run") == [(holder,)], "another has taken it"
         cloud.order(let="launch")
         yard.reaches(job, "completed")
         no_machine_is_left(yard, cloud)
