@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/http_json.h"
 
-enum { REQUEST_MAX = 4 << 20, ERROR_MAX = 64 << 10 };
+/* Objects of Kubernetes tell who manages which of their fields, as deep as these are and three levels more. */
+enum { REQUEST_MAX = 4 << 20, ERROR_MAX = 64 << 10, ANSWER_DEPTH_MAX = 32 };
 
 int http_json(struct http *h, struct http_request *r, json_object *body, struct http_answer *a,
     json_object **out, struct err *e)
@@ -21,7 +22,8 @@ int http_json(struct http *h, struct http_request *r, json_object *body, struct 
     r->body = NULL; /* it was ours */
     if (result < 0)
         return -1;
-    if (a->body.len > 0 && jx_parse(a->body.data, a->body.len, a->body.max, &o, &why) < 0 &&
+    if (a->body.len > 0 &&
+        jx_parse_deep(a->body.data, a->body.len, a->body.max, ANSWER_DEPTH_MAX, &o, &why) < 0 &&
         http_classify(a->status) == HTTP_CLASS_OK)
         return err_set(e, ERR_INTERNAL, "the answer makes no sense: %s", why.msg);
     *out = STEAL(o);

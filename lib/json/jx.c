@@ -43,10 +43,10 @@ static void survey(json_object *o, size_t *members, size_t *not_finite)
     }
 }
 
-static int tokenize(const char *text, size_t size, json_object **out, struct err *e)
+static int tokenize(const char *text, size_t size, int depth_max, json_object **out, struct err *e)
 {
     /* json-c counts the scalars at the bottom as a level. */
-    cleanup_tokener json_tokener *t = json_tokener_new_ex(JX_DEPTH_MAX + 1);
+    cleanup_tokener json_tokener *t = json_tokener_new_ex(depth_max + 1);
     if (t == NULL)
         abort();
     json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
@@ -60,7 +60,8 @@ static int tokenize(const char *text, size_t size, json_object **out, struct err
     return 0;
 }
 
-int jx_parse(const char *text, size_t size, size_t max, json_object **out, struct err *e)
+int jx_parse_deep(
+    const char *text, size_t size, size_t max, int depth_max, json_object **out, struct err *e)
 {
     size_t told = 0;
     size_t kept = 0;
@@ -71,7 +72,8 @@ int jx_parse(const char *text, size_t size, size_t max, json_object **out, struc
         return err_set(e, ERR_TOO_LARGE, "JSON text is longer than %zu bytes", max);
     if (size == 0)
         return err_set(e, ERR_INVALID, "malformed JSON: empty");
-    if (jx_check(text, size, JX_DEPTH_MAX, &told, e) < 0 || tokenize(text, size, &o, e) < 0)
+    if (jx_check(text, size, (size_t)depth_max, &told, e) < 0 ||
+        tokenize(text, size, depth_max, &o, e) < 0)
         return -1;
     survey(o, &kept, &not_finite);
     if (not_finite > 0)
@@ -80,6 +82,11 @@ int jx_parse(const char *text, size_t size, size_t max, json_object **out, struc
         return err_set(e, ERR_INVALID, "malformed JSON: the same name twice in one object");
     *out = STEAL(o);
     return 0;
+}
+
+int jx_parse(const char *text, size_t size, size_t max, json_object **out, struct err *e)
+{
+    return jx_parse_deep(text, size, max, JX_DEPTH_MAX, out, e);
 }
 
 void jx_set(json_object *o, const char *key, json_object *child)

@@ -28,6 +28,10 @@ enum { JX_DEPTH_MAX = 16 };
 int jx_parse(
     const char *text, size_t size, size_t max, json_object **out, struct err *e) WARN_UNUSED;
 
+/* The same with another limit for the nesting: some foreign answers are deeper than anything of ours. */
+int jx_parse_deep(const char *text, size_t size, size_t max, int depth_max, json_object **out,
+    struct err *e) WARN_UNUSED;
+
 /* Builders: set a member of an object, in the order of the calls. NULL text is JSON null. The key
  * must be a string literal or outlive the object (it is not copied). */
 void jx_set_str(json_object *o, const char *key, const char *text);

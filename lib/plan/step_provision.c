@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* planned: asks for the job's machines. The provider is the truth: all machines of an attempt have one name, and the
  * provisioner begins by looking what there is of it, so this may be done again after a crash anywhere. */
+#include "base/clock.h"
 #include "base/log.h"
+#include "plan/asked.h"
 #include "plan/outcome.h"
 #include "plan/step.h"
 
@@ -59,9 +61,14 @@ enum step step_provision(struct task *t, struct hand *h)
         return refused(t, h, &note, &e);
     if (hand_provisioner(h, step_provider(t), &p, &e) < 0)
         return cannot(t, h, &e);
+    cleanup_asked struct asked asked = ASKED_INIT;
+    if (p->ops->wants_job && asked_get(h, t->c.run.id, &asked, &e) < 0)
+        return step_hand_back(t, h, MS_PER_S);
     if (step_begin(t, h, FAULT_PROVISION_BEGUN) != 0)
         return STEP_END;
-    const struct provision_request request = { .name = name, .spec = &spec };
+    const struct provision_request request = {
+        .name = name, .spec = &spec, .job = p->ops->wants_job ? &asked.hook : NULL
+    };
     provision_result_fini(&t->machines);
     t->machines = (struct provision_result)PROVISION_RESULT_INIT;
     int rc = provisioner_provision(p, &request, &t->machines, &note, &e);

@@ -12,6 +12,7 @@
 enum { TIMEOUTS_MAX = 3, WINDOW_LOOK_MS = 60000 };
 
 static const struct backoff REQUEUE = { .base_ms = 1000, .cap_ms = 60000 };
+static const struct backoff NO_ROOM = { .base_ms = 5000, .cap_ms = 60000 };
 
 /* The machines were refused, have failed or are gone, or cannot serve the job. */
 static enum step failed(struct task *t, struct hand *h, const char *code, const char *why)
@@ -25,6 +26,19 @@ static enum step failed(struct task *t, struct hand *h, const char *code, const 
     return step_land(t, h, &l, false, FAULT_WATCH_LAND);
 }
 
+/* There is no room for them after all: given back, and tried again in the job's old place. */
+static enum step no_room(
+    struct task *t, struct hand *h, const struct provision_note *note, const struct err *why)
+{
+    struct land l = LAND_INIT(EV_REQUEUE);
+
+    l.delay_ms = step_backoff_ms(&NO_ROOM, t->c.run.failures + 1, note->again_ms);
+    l.error_code = provision_error_name(note->error);
+    l.error = why->msg;
+    l.call_failed = true;
+    return step_land(t, h, &l, false, FAULT_WATCH_LAND);
+}
+
 /* The provider could not be asked: transport errors, 429 and 5xx change nothing. */
 static enum step unasked(
     struct task *t, struct hand *h, const struct provision_note *note, const struct err *why)
@@ -33,6 +47,8 @@ static enum step unasked(
 
     if (note->error == PROVISION_ERROR_STOPPED)
         return step_hand_back(t, h, 0);
+    if (note->error == PROVISION_ERROR_NO_CAPACITY)
+        return no_room(t, h, note, why);
     if (!provision_error_retryable(note->error))
         return failed(t, h, provision_error_name(note->error), why->msg);
     return step_failed(t, h, provision_error_name(note->error), why, &r);

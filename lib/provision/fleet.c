@@ -259,20 +259,6 @@ int fleet_status(struct provisioner *p, const struct provision_request *r, const
 
 /* --- list, release ---------------------------------------------------------------------------- */
 
-static void count_machine(struct provision_list *l, const char *name)
-{
-    for (size_t i = 0; i < l->n; i++) {
-        if (strcmp(l->seen[i].name, name) == 0) {
-            l->seen[i].machines++;
-            return;
-        }
-    }
-    l->seen = mem_resize(l->seen, l->n + 1, sizeof *l->seen);
-    struct provision_seen *s = &l->seen[l->n++];
-    (void)str_copy(s->name, sizeof s->name, name);
-    s->machines = 1;
-}
-
 int fleet_list(
     struct provisioner *p, struct provision_list *out, struct provision_note *note, struct err *e)
 {
@@ -286,7 +272,7 @@ int fleet_list(
         int attempt = 0;
         if (all.at[i].state != FLEET_GONE &&
             provision_name_parse(all.at[i].name, f->cluster, job, &attempt))
-            count_machine(&l, all.at[i].name);
+            provision_list_add(&l, all.at[i].name, 1);
     }
     *out = l;
     return 0;

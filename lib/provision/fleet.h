@@ -89,6 +89,9 @@ void fleet_init(struct fleet *f, const struct fleet_ops *ops, const struct provi
     const struct fleet_options *o);
 void fleet_fini(struct fleet *f);
 
+/* Another key from now on. */
+void fleet_set_key(struct fleet *f, const char *key);
+
 /* One call to the provider. 0: a 2xx, *out its JSON (may be NULL); -1: note->error says what it was, and
  * *status (may be NULL) the answer's, 0 for none. Calls that launch set launch, so that they are sent
  * once and note->unsure is set when they may have been done. */

@@ -31,18 +31,30 @@ void fleet_init(struct fleet *f, const struct fleet_ops *ops, const struct provi
     f->http = http_new(&http);
     f->auth = o->auth;
     f->url = mem_strdup(o->url);
-    f->key = mem_strdup(o->key);
-    f->sent_key = o->auth == HTTP_AUTH_BASIC_USER ? basic_of(o->key) : mem_strdup(o->key);
+    fleet_set_key(f, o->key);
     (void)str_copy(f->cluster, sizeof f->cluster, env->cluster);
+}
+
+static void forget(char *key)
+{
+    if (key != NULL)
+        explicit_bzero(key, strlen(key));
+    free(key);
+}
+
+void fleet_set_key(struct fleet *f, const char *key)
+{
+    forget(f->key);
+    forget(f->sent_key);
+    f->key = mem_strdup(key);
+    f->sent_key = f->auth == HTTP_AUTH_BASIC_USER ? basic_of(key) : mem_strdup(key);
 }
 
 void fleet_fini(struct fleet *f)
 {
     http_close(f->http);
-    explicit_bzero(f->key, strlen(f->key));
-    explicit_bzero(f->sent_key, strlen(f->sent_key));
-    free(f->key);
-    free(f->sent_key);
+    forget(f->key);
+    forget(f->sent_key);
     free(f->url);
 }
 

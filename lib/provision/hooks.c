@@ -183,9 +183,8 @@ int hook_runtime_ssh(const char *target, const struct hook_job *job,
     return 0;
 }
 
-/* A server that runs already, if its place is known. */
-static int build_runtime(
-    const struct hook_job *job, const struct provision_result *r, json_object **out, struct err *e)
+int hook_runtime_url(const char *target, const struct hook_job *job,
+    const struct provision_result *r, json_object **out, struct err *e)
 {
     cleanup_json json_object *options = jx_object();
     *out = NULL;
@@ -193,8 +192,14 @@ static int build_runtime(
         return 0;
     if (set_options(options, job, r, e) < 0)
         return -1;
-    *out = runtime_of("External", &options);
+    *out = runtime_of(target, &options);
     return 0;
+}
+
+static int build_runtime(
+    const struct hook_job *job, const struct provision_result *r, json_object **out, struct err *e)
+{
+    return hook_runtime_url("External", job, r, out, e);
 }
 
 static int build_resource_allocation(const struct hook_job *job, const struct provision_spec *spec,

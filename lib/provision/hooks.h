@@ -51,6 +51,10 @@ struct provision_hooks {
 int hook_runtime_ssh(const char *target, const struct hook_job *job,
     const struct provision_result *r, json_object **out, struct err *e) WARN_UNUSED;
 
+/* The same of a server that runs already. *out NULL: its place is not known. */
+int hook_runtime_url(const char *target, const struct hook_job *job,
+    const struct provision_result *r, json_object **out, struct err *e) WARN_UNUSED;
+
 extern const struct provision_hooks PROVISION_DEFAULT_HOOKS;
 
 struct provisioner_ops;

@@ -105,14 +105,9 @@ static int list(
     int attempt = 0;
     if (local_slot_list(l->db, &all, &why) < 0)
         return failed(note, &why, e);
-    seen.seen = mem_calloc(all.n, sizeof *seen.seen);
     for (size_t i = 0; i < all.n; i++) {
-        struct provision_seen *s = &seen.seen[seen.n];
-        if (!provision_name_parse(all.at[i].name, l->cluster, job, &attempt))
-            continue;
-        (void)str_copy(s->name, sizeof s->name, all.at[i].name);
-        s->machines = (int)all.at[i].slots;
-        seen.n++;
+        if (provision_name_parse(all.at[i].name, l->cluster, job, &attempt))
+            provision_list_add(&seen, all.at[i].name, (int)all.at[i].slots);
     }
     *out = seen;
     return 0;

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
 #include "provision/builtin.h"
 
 enum { TYPES_MAX = 16 };
@@ -37,6 +39,7 @@ void provisioner_register(const struct provisioner_ops *ops)
 void provisioner_register_builtin(void)
 {
     provisioner_register(&PROVISIONER_LOCAL);
+    provisioner_register(&PROVISIONER_KUBERNETES);
     provisioner_register(&PROVISIONER_LAMBDA_CLOUD);
     provisioner_register(&PROVISIONER_RUNPOD);
 }
@@ -50,6 +53,20 @@ const struct provisioner_ops *provisioner_find(const char *type)
 {
     size_t i = find(type);
     return i < registry.n ? registry.ops[i] : NULL;
+}
+
+void provision_list_add(struct provision_list *l, const char *name, int machines)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (strcmp(l->seen[i].name, name) == 0) {
+            l->seen[i].machines += machines;
+            return;
+        }
+    }
+    l->seen = mem_resize(l->seen, l->n + 1, sizeof *l->seen);
+    struct provision_seen *s = &l->seen[l->n++];
+    (void)str_copy(s->name, sizeof s->name, name);
+    s->machines = machines;
 }
 
 void provision_list_fini(struct provision_list *l)

@@ -4,8 +4,8 @@
 
 /* A provisioner gets machines for a job and gives them back. Types are entries of a registry.
  *
- * To add one: write a const struct provisioner_ops in a file of its own (local.c is the shortest),
- * give it its options in base/options.def, and name it in provisioner_register_builtin(). A test or
+ * To add one: write a const struct provisioner_ops in a file of its own (local.c is the shortest, docs/providers.md
+ * shows one), give it its options in base/options.def, and name it in provisioner_register_builtin(). A test or
  * another program calls provisioner_register() itself after that: the last entry of a type wins.
  *
  * The provider is the truth. All that belongs to one attempt of a job has one name (provision_name());
@@ -48,7 +48,8 @@ struct provisioner {
 struct provision_request {
     const char *name; /* of this attempt's machines */
     const struct provision_spec *spec;
-    int64_t deadline_ns; /* 0: PROVISION_CALL_MS from now */
+    const struct hook_job *job; /* what was asked for, where ops->wants_job; else NULL */
+    int64_t deadline_ns;        /* 0: PROVISION_CALL_MS from now */
 };
 
 /* What a caller must know beyond success, failure and its text. Filled by every verb, on failure too. */
@@ -78,6 +79,8 @@ struct provision_list {
     { \
         .seen = NULL, .n = 0 \
     }
+/* Adds machines under a name, to those that are there already. */
+void provision_list_add(struct provision_list *l, const char *name, int machines);
 void provision_list_fini(struct provision_list *l);
 #define cleanup_provision_list __attribute__((cleanup(provision_list_fini)))
 
@@ -86,6 +89,7 @@ struct provisioner_ops {
     int ready_s;      /* how long machines may take to become usable, where the pool says nothing */
     bool late; /* a machine may be listed later than it was launched: what is released soon after a
                   launch is looked at once more, [planner] launch_wait_s after it */
+    bool wants_job; /* provision() starts the engine itself, and reads of the template which */
 
     /* Checks the options of this type, without any call. ERR_INVALID names what is missing. */
     int (*open)(const struct provisioner_env *env, struct provisioner **out, struct err *e);

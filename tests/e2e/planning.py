@@ -31,17 +31,20 @@ QUICK = {  # so that what takes over, polls or waits does so within a test's pat
 class Double:
     """A server that speaks a provider's or the batch service's API: tests/fake/fake_*.py."""
 
-    def __init__(self, name, *args):
+    def __init__(self, name, *args, tls=None):
+        """tls: folder with a certificate and its key, see certificate()."""
+        files = ["--tls", f"{tls}/cert", f"{tls}/key"] if tls else []
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "fake" / f"fake_{name}.py"), *args],
+            [sys.executable, str(ROOT / "tests" / "fake" / f"fake_{name}.py"), *files, *args],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
-        self.url = f"http://127.0.0.1:{json.loads(self.process.stdout.readline())['port']}"
+        self.verify = f"{tls}/cert" if tls else True
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{json.loads(self.process.stdout.readline())['port']}"
 
     def state(self):
-        return requests.get(self.url + "/_state", timeout=HANG_S).json()
+        return requests.get(self.url + "/_state", timeout=HANG_S, verify=self.verify).json()
 
     def order(self, **order):
-        answer = requests.post(self.url + "/_control", json=order, timeout=HANG_S)
+        answer = requests.post(self.url + "/_control", json=order, timeout=HANG_S, verify=self.verify)
         assert answer.status_code < 300, answer.text
 
     def fault(self, match, do, **more):
@@ -53,6 +56,14 @@ class Double:
     def close(self):
         self.process.stdin.close()
         self.process.wait(HANG_S)
+
+
+def certificate(folder):
+    """A certificate for 127.0.0.1 that nobody but itself vouches for, and its key."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{folder}/key",
+                    "-out", f"{folder}/cert"], check=True, capture_output=True)
+    return folder
 
 
 class Planner:
@@ -163,8 +174,8 @@ class Yard:
         self.ini = ""
         self.pool("default", max_concurrent_provisioning=4)
 
-    def double(self, name, *args):
-        self.doubles.append(Double(name, *args))
+    def double(self, name, *args, **options):
+        self.doubles.append(Double(name, *args, **options))
         return self.doubles[-1]
 
     def planner(self, *args, **env):
@@ -185,6 +196,16 @@ class Yard:
                      "WB_LAMBDA_CLOUD_SSH_KEYS": "ci"}
         self.pool("cloud", **{"provisioner": "lambdaCloud", "max_concurrent_provisioning": 4, **options})
         self.stack.sql("INSERT INTO pool (name) VALUES ('cloud') ON CONFLICT DO NOTHING")
+        return provider
+
+    def kubernetes(self, folder, **options):
+        """A pool `cluster` at a double of a Kubernetes API server, with https and a token in a file; both in that folder."""
+        provider = self.double("kubernetes", "--key", "bound-token-1", tls=certificate(folder))
+        (folder / "token").write_text("bound-token-1\n")
+        self.env |= {"WB_KUBERNETES_URL": provider.url, "WB_KUBERNETES_CA_FILE": provider.verify,
+                     "WB_KUBERNETES_TOKEN_PATH": str(folder / "token")}
+        self.pool("cluster", **{"provisioner": "kubernetes", "max_concurrent_provisioning": 4, **options})
+        self.stack.sql("INSERT INTO pool (name) VALUES ('cluster') ON CONFLICT DO NOTHING")
         return provider
 
     def pods(self, **options):

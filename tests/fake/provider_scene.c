@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/provider_scene.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -14,9 +15,8 @@
 
 enum { LOOKS_MAX = 20 };
 
-void scene_open(struct provider_scene *s, const char *script)
+static void open_with(struct provider_scene *s, const char *script, const char *const args[])
 {
-    const char *const args[] = { "--key", SCENE_KEY, NULL };
     *s = (struct provider_scene){ .spec = { .replicas = 1, .gpus_per_replica = 1 },
         .result = PROVISION_RESULT_INIT,
         .note = PROVISION_NOTE_INIT,
@@ -24,6 +24,18 @@ void scene_open(struct provider_scene *s, const char *script)
     s->request = (struct provision_request){ .name = SCENE_NAME, .spec = &s->spec };
     assert_int_equal(conf_load(&s->conf, NULL, &s->e), 0);
     child_server_open(&s->server, script, args);
+}
+
+void scene_open(struct provider_scene *s, const char *script)
+{
+    const char *const args[] = { "--key", SCENE_KEY, NULL };
+    open_with(s, script, args);
+}
+
+void scene_open_tls(struct provider_scene *s, const char *script, const struct tls_files *t)
+{
+    const char *const args[] = { "--tls", t->cert, t->key, "--key", SCENE_KEY, NULL };
+    open_with(s, script, args);
 }
 
 void scene_set(char **option, const char *value)
@@ -126,6 +138,30 @@ int scene_lambda(void **state)
     scene_api(&s, "api/v1", &s.conf.lambda_cloud_url, &s.conf.lambda_cloud_key);
     scene_set(&s.conf.lambda_cloud_ssh_keys, "ci");
     scene_start(&s, "lambdaCloud");
+    *state = &s;
+    return 0;
+}
+
+/* One certificate for all tests of a program, made by the first. */
+static struct tls_files files;
+
+static void remove_files(void)
+{
+    tls_files_remove(&files);
+}
+
+int scene_kubernetes(void **state)
+{
+    static struct provider_scene s;
+    if (files.dir[0] == '\0') {
+        tls_files_make(&files);
+        (void)atexit(remove_files);
+    }
+    scene_open_tls(&s, "fake_kubernetes.py", &files);
+    scene_api(&s, "", &s.conf.kubernetes_url, &s.conf.kubernetes_token);
+    scene_set(&s.conf.kubernetes_ca_file, files.cert);
+    scene_start(&s, "kubernetes");
+    scene_want(&s, 1, 1, "A100");
     *state = &s;
     return 0;
 }

@@ -5,6 +5,7 @@
 /* A provisioner and a double of its provider, for cmocka tests. */
 #include "provision/provisioner.h"
 #include "tests/fake/child_server.h"
+#include "tests/fake/tls_files.h"
 
 #define SCENE_CLUSTER "c1"
 #define SCENE_JOB     "0197a5c2-0d4e-7b1a-9c3d-5e6f70819203"
@@ -24,14 +25,17 @@ struct provider_scene {
 
 /* The double alone, with the defaults of all options; the test then sets those of its type. */
 void scene_open(struct provider_scene *s, const char *script);
+/* The same by https, with that certificate. */
+void scene_open_tls(struct provider_scene *s, const char *script, const struct tls_files *t);
 /* Where the double's API is, and its key, into the options of a type. */
 void scene_api(const struct provider_scene *s, const char *path, char **url, char **key);
 /* The provisioner, by the options as they are now. */
 void scene_start(struct provider_scene *s, const char *type);
 void scene_close(struct provider_scene *s);
 
-/* cmocka's setup and teardown: lambdaCloud and its double; *state is the scene. */
+/* cmocka's setups and teardown: a type and its double; *state is the scene. */
 int scene_lambda(void **state);
+int scene_kubernetes(void **state);
 int scene_teardown(void **state);
 
 /* What the job needs. */
