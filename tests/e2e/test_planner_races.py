@@ -55,7 +55,7 @@ def is_fenced(yard, planner, takeovers, told):
         assert plans_before(yard, epoch) == planned, f"a plan from before epoch {epoch} was committed after it began"
 
 
-@pytest.mark.parametrize("rounds, jobs", [(2, 30), pytest.param(50, 2000, marks=LONG)])
+@pytest.mark.parametrize("rounds, jobs", [(1, 15), pytest.param(50, 2000, marks=LONG)])
 def test_a_leader_frozen_for_longer_than_its_lease_commits_no_plan(yard, rounds, jobs):
     """Wherever it happens to be. Jobs contract, section 5, "Decide"."""
     yard.pool("default", max_concurrent_provisioning=3)
@@ -145,16 +145,17 @@ def test_jobs_cancelled_at_random_moments_end_once_and_leave_nothing_outside(yar
     seed = random.randrange(10 ** 9)
     traffic = Traffic(yard, seed)
     traffic.cloud.order(boot_polls=2)
-    cancels = Cancels(traffic, 4)
+    cancels = Cancels(traffic, 2)
     print(f"\nseed {seed}")
     with Fleet(yard, 3, WB_PLANNER_SWEEP_S=3600) as fleet:  # which would hide what intents forget
         def probe():
             fleet.tend()
             cancels.act()
             live = traffic.drive()
-            if len(traffic.kind) < jobs and live < 120:
+            if len(traffic.kind) < jobs and live < 200:
                 for kind in ("local", "cloud"):
-                    cancels.add(traffic.add(kind, 20))
+                    cancels.add(traffic.add(kind, 10))
+                traffic.add("cancelled", 5)  # those in a phase drawn by lot, so that the last ones are met, too
             return len(traffic.kind) >= jobs and not cancels.due and live == 0
         wait_until(probe, "all jobs to end", 1200)
         launched = traffic.nothing_is_left()
