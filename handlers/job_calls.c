@@ -100,6 +100,8 @@ static int grpc_code(enum err_code code)
         [ERR_MEDIA_TYPE] = 3,
         [ERR_TIMEOUT] = 14,
         [ERR_UNAVAILABLE] = 14,
+        [ERR_MISMATCH] = 3,
+        [ERR_NO_ROOM] = 8,
         [ERR_NOT_DONE] = 13,
         [ERR_INTERNAL] = 13,
     };
@@ -130,7 +132,7 @@ static json_object *openai_error(const struct err *e)
 {
     char room[64];
     const bool ours = e->code == ERR_TIMEOUT || e->code == ERR_UNAVAILABLE ||
-                      e->code == ERR_NOT_DONE || e->code == ERR_INTERNAL;
+                      e->code == ERR_NO_ROOM || e->code == ERR_NOT_DONE || e->code == ERR_INTERNAL;
     json_object *error = jx_object();
     json_object *o = jx_object();
     jx_set_str(error, "message", reply_error_text(e));

@@ -28,6 +28,8 @@ static const char *const NAMES[ERR__COUNT] = {
     [ERR_MEDIA_TYPE] = "media_type",
     [ERR_TIMEOUT] = "timeout",
     [ERR_UNAVAILABLE] = "unavailable",
+    [ERR_MISMATCH] = "mismatch",
+    [ERR_NO_ROOM] = "no_room",
     [ERR_NOT_DONE] = "not_done",
     [ERR_INTERNAL] = "internal",
 };

@@ -23,6 +23,8 @@ enum err_code {
     ERR_MEDIA_TYPE,
     ERR_TIMEOUT,     /* a dependency did not answer by the deadline */
     ERR_UNAVAILABLE, /* a dependency is down or its breaker is open */
+    ERR_MISMATCH,    /* well formed, but not what it was to be */
+    ERR_NO_ROOM,     /* no space left, or no quota */
     ERR_NOT_DONE,    /* what was asked did not happen; the text is for the caller */
     ERR_INTERNAL,    /* a defect or an answer that makes no sense */
     ERR__COUNT

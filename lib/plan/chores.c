@@ -10,9 +10,16 @@
 #include "plan/sweep.h"
 #include "plan/task.h"
 #include "store/chore.h"
+#include "store/gate.h"
 #include "store/housekeeping.h"
 
 enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 86400, RETIRE_MAX = 1000 };
+
+static bool planner_stops(void *ctx)
+{
+    struct planner *p = ctx;
+    return planner_is_stopping(p);
+}
 
 /* True when it is this process' turn, and nobody else's for every_s. */
 static bool is_mine(struct hand *h, const char *name, int64_t every_s)
@@ -94,6 +101,26 @@ static void keep_house(struct task *t, struct hand *h)
         &e);
 }
 
+/* Where the store of artifacts is, and ours. Versions are claimed one by one: it may take any time. */
+static void keep_store(struct task *t, struct hand *h)
+{
+    const struct conf *conf = t->planner->conf;
+    struct gate_done done = { 0 };
+    struct err e = ERR_INIT;
+    struct gate g;
+
+    gate_init(&g, conf->artifacts_root, conf->artifacts_drop_hours);
+    g.stopping = planner_stops;
+    g.ctx = t->planner;
+    if (!gate_is_here(&g))
+        return;
+    int rc = gate_run(h->db, &g, &done, &e);
+    if (rc == 0 && is_mine(h, "artifacts", HOUR_S))
+        rc = gate_sweep(h->db, &g, &done, &e);
+    told("artifacts", rc, done.published + done.rejected + done.back + done.dropped + done.parts,
+        &e);
+}
+
 static void sweep_batches_in_turn(struct task *t, struct hand *h)
 {
     const struct conf *conf = t->planner->conf;
@@ -121,7 +148,7 @@ static void sweep_machines_in_turn(struct task *t, struct hand *h)
 void act_chores(struct planner *p)
 {
     static chore_fn *const CHORES[] = { make_partitions, drop_events, retire_jobs, keep_house,
-        sweep_batches_in_turn, sweep_machines_in_turn };
+        keep_store, sweep_batches_in_turn, sweep_machines_in_turn };
 
     for (size_t i = 0; i < sizeof CHORES / sizeof CHORES[0]; i++) {
         struct task *t = task_of_chore(p, CHORES[i]);

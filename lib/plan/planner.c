@@ -15,6 +15,8 @@
 #include "base/thread.h"
 #include "plan/act.h"
 #include "plan/task.h"
+#include "store/artifact_gate.h"
+#include "store/artifact_shard.h"
 #include "store/chore.h"
 #include "store/housekeeping.h"
 #include "store/installation.h"
@@ -38,7 +40,7 @@ static void take_stmts(struct planner *p)
 {
     const struct db_stmts all[] = { JOB_RUN_STMTS, JOB_LAND_STMTS, JOB_STMTS, INTENT_STMTS,
         PLAN_STMTS, PLANNER_LEASE_STMTS, PLANNER_VIEW_STMTS, POOL_STMTS, CHORE_STMTS,
-        HOUSEKEEPING_STMTS, INSTALLATION_STMTS, LOCAL_STMTS, READY_STMTS };
+        HOUSEKEEPING_STMTS, GATE_STMTS, SHARD_STMTS, INSTALLATION_STMTS, LOCAL_STMTS, READY_STMTS };
 
     static_assert(sizeof all <= sizeof p->stmts, "room for all");
     memcpy(p->stmts, all, sizeof all);

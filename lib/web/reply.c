@@ -21,7 +21,9 @@ enum {
     HTTP_LENGTH_REQUIRED = 411,
     HTTP_TOO_LARGE = 413,
     HTTP_UNSUPPORTED_TYPE = 415,
+    HTTP_MISMATCH = 422,
     HTTP_INTERNAL = 500,
+    HTTP_NO_ROOM = 507,
     HTTP_UNAVAILABLE = 503,
 };
 
@@ -45,6 +47,8 @@ static const struct {
     { HTTP_LENGTH_REQUIRED, "Status: 411 Length Required\r\n" },
     { HTTP_TOO_LARGE, "Status: 413 Content Too Large\r\n" },
     { HTTP_UNSUPPORTED_TYPE, "Status: 415 Unsupported Media Type\r\n" },
+    { HTTP_MISMATCH, "Status: 422 Unprocessable Content\r\n" },
+    { HTTP_NO_ROOM, "Status: 507 Insufficient Storage\r\n" },
     { HTTP_UNAVAILABLE, "Status: 503 Service Unavailable\r\n" },
     { HTTP_INTERNAL, "Status: 500 Internal Server Error\r\n" }, /* the last: any other */
 };
@@ -64,6 +68,8 @@ int reply_status_of(enum err_code code)
         [ERR_MEDIA_TYPE] = HTTP_UNSUPPORTED_TYPE,
         [ERR_TIMEOUT] = HTTP_UNAVAILABLE,
         [ERR_UNAVAILABLE] = HTTP_UNAVAILABLE,
+        [ERR_MISMATCH] = HTTP_MISMATCH,
+        [ERR_NO_ROOM] = HTTP_NO_ROOM,
         [ERR_NOT_DONE] = HTTP_INTERNAL,
         [ERR_INTERNAL] = HTTP_INTERNAL,
     };
@@ -72,7 +78,10 @@ int reply_status_of(enum err_code code)
 
 void reply_init(struct web_reply *r)
 {
-    *r = (struct web_reply){ .status = HTTP_OK, .body = BUF_INIT(REPLY_MAX), .type = JSON_TYPE };
+    *r = (struct web_reply){ .status = HTTP_OK,
+        .body = BUF_INIT(REPLY_MAX),
+        .lines = BUF_INIT(REPLY_LINES_MAX),
+        .type = JSON_TYPE };
 }
 
 /* Lets go of whatever the body is. */
@@ -90,6 +99,7 @@ void reply_fini(struct web_reply *r)
 {
     drop_body(r);
     buf_free(&r->body);
+    buf_free(&r->lines);
 }
 
 static void set_json(struct web_reply *r, int status, json_object *o)
@@ -150,6 +160,14 @@ void reply_borrow(struct web_reply *r, const char *body, size_t size, const char
         r->etag[0] = '\0'; /* half a tag would match what it must not */
 }
 
+void reply_line(struct web_reply *r, const char *name, const char *value)
+{
+    buf_puts(&r->lines, name);
+    buf_puts(&r->lines, ": ");
+    buf_puts(&r->lines, value);
+    buf_puts(&r->lines, "\r\n");
+}
+
 void reply_degraded(struct web_reply *r, const char *stores)
 {
     (void)str_copy(r->degraded, sizeof(r->degraded), stores);
@@ -166,6 +184,7 @@ const char *reply_error_text(const struct err *e)
 void reply_failure(struct web_reply *r, enum err_code code, json_object *o)
 {
     r->etag[0] = '\0';
+    buf_clear(&r->lines);
     set_json(r, reply_status_of(code), o);
 }
 
@@ -251,6 +270,14 @@ static void error_headers(const struct web_reply *r, struct buf *out)
         header(out, "x-should-retry: ", "false");
 }
 
+static void cache_control(const struct web_reply *r, struct buf *out)
+{
+    if (r->immutable && r->status < HTTP_BAD_REQUEST)
+        header(out, "Cache-Control: ", "private, max-age=31536000, immutable");
+    else
+        header(out, "Cache-Control: ", r->revalidate ? "no-cache" : "no-store");
+}
+
 void reply_head(const struct web_reply *r, const char *request_id, struct buf *out)
 {
     status_line(r->status, out);
@@ -265,7 +292,9 @@ void reply_head(const struct web_reply *r, const char *request_id, struct buf *o
         buf_puts(out, "ETag: \"");
         header(out, r->etag, "\"");
     }
-    buf_puts(out, r->revalidate ? "Cache-Control: no-cache\r\n" : "Cache-Control: no-store\r\n");
+    cache_control(r, out);
+    if (r->lines.len > 0)
+        buf_add(out, r->lines.data, r->lines.len);
     if (r->degraded[0] != '\0')
         header(out, "X-Degraded: ", r->degraded);
     if (r->status >= HTTP_BAD_REQUEST)

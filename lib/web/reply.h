@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "json/jx.h"
 
-enum { REPLY_MAX = 64 << 20 };
+enum { REPLY_MAX = 64 << 20, REPLY_LINES_MAX = 6144 };
 
 struct web_reply {
     int status;
@@ -23,7 +23,9 @@ struct web_reply {
     char degraded[24]; /* X-Degraded or "" */
     char allow[64];
     const char *type;
-    bool revalidate; /* the answer to a GET: no-cache; any other is no-store */
+    struct buf lines; /* further header lines */
+    bool immutable;   /* what a GET shows never changes: private, for a year */
+    bool revalidate;  /* the answer to a GET: no-cache; any other is no-store */
     bool
         final; /* x-should-retry: false, which clients of OpenAI obey (they repeat a 409 otherwise) */
 };
@@ -42,6 +44,8 @@ void reply_text(
 /* 200 with bytes that stay valid until release(ctx), which is called once whatever happens. */
 void reply_borrow(struct web_reply *r, const char *body, size_t size, const char *etag,
     void (*release)(void *ctx), void *ctx);
+/* A further header line. value: printable ASCII. */
+void reply_line(struct web_reply *r, const char *name, const char *value);
 void reply_degraded(struct web_reply *r, const char *stores);
 
 /* Turns an error into status and {"error":…,"request_id":…}. 503 gets Retry-After. */

@@ -120,6 +120,21 @@ static int split(const char *uri, struct path *p, struct err *e)
     return 0;
 }
 
+/* {x*}: whatever is left of the path, a segment at least. */
+static bool takes_rest(const char *pattern, size_t size)
+{
+    return size > 3 && pattern[0] == '{' && pattern[size - 2] == '*';
+}
+
+static bool none_empty(const struct path *p, size_t from)
+{
+    for (size_t i = from; i < p->n; i++) {
+        if (p->segment[i][0] == '\0')
+            return false;
+    }
+    return from < p->n;
+}
+
 /* One segment of a pattern, without its slash. */
 static bool segment_matches(const char *pattern, size_t size, const char *segment)
 {
@@ -137,6 +152,8 @@ static bool pattern_matches(const char *pattern, const struct path *p)
         return false;
     for (; *pattern == '/'; i++) {
         size_t size = strcspn(++pattern, "/");
+        if (takes_rest(pattern, size))
+            return none_empty(p, i);
         if (i == p->n || !segment_matches(pattern, size, p->segment[i]))
             return false;
         pattern += size;
@@ -149,6 +166,23 @@ static bool method_matches(const char *route, const char *method)
     return strcmp(route, method) == 0 || (strcmp(method, "HEAD") == 0 && strcmp(route, "GET") == 0);
 }
 
+/* Segment i, or all from i on with slashes between, behind what m->text has. */
+static int keep(
+    const struct path *p, size_t i, bool rest, struct route_match *m, size_t *used, struct err *e)
+{
+    const size_t end = rest ? p->n : i + 1;
+    for (; i < end; i++) {
+        const size_t length = strlen(p->segment[i]) + 1;
+        if (length > sizeof(m->text) - *used)
+            return err_set(e, ERR_INVALID, "the path is too long");
+        memcpy(m->text + *used, p->segment[i], length);
+        *used += length;
+        if (i + 1 < end)
+            m->text[*used - 1] = '/';
+    }
+    return 0;
+}
+
 /* Keeps the decoded parameters of a path that matched. */
 static int take_params(
     const struct web_route *route, const struct path *p, struct route_match *m, struct err *e)
@@ -159,14 +193,16 @@ static int take_params(
     for (size_t i = 0; i < p->n && *pattern == '/'; i++) {
         size_t size = strcspn(++pattern, "/");
         if (pattern[0] == '{') {
-            size_t length = strlen(p->segment[i]) + 1;
-            if (params == ROUTE_PARAMS_MAX || length > sizeof(m->text) - used)
+            const bool rest = takes_rest(pattern, size);
+            if (params == ROUTE_PARAMS_MAX)
                 return err_set(e, ERR_INVALID, "the path is too long");
-            memcpy(m->text + used, p->segment[i], length);
             m->name[params] = pattern + 1;
-            m->name_size[params] = size - 2;
+            m->name_size[params] = size - (rest ? 3 : 2);
             m->value[params++] = m->text + used;
-            used += length;
+            if (keep(p, i, rest, m, &used, e) < 0)
+                return -1;
+            if (rest)
+                break;
         }
         pattern += size;
     }

@@ -35,8 +35,9 @@ enum web_flag {
 typedef int web_handler(struct web_req *req, struct web_reply *reply, struct err *e);
 
 struct web_route {
-    const char *method;  /* GET (serves HEAD too), POST, PUT, DELETE, PATCH */
-    const char *pattern; /* "/api/v1/staging/{key}": {x} is one whole segment */
+    const char *method; /* GET (serves HEAD too), POST, PUT, DELETE, PATCH */
+    const char *
+        pattern; /* "/api/v1/staging/{key}": {x} is one whole segment; {x*}, last, all that are left */
     web_handler *handle;
     unsigned roles; /* any of these may call */
     unsigned flags;

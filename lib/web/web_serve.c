@@ -12,7 +12,7 @@
 #include "store/ready.h"
 #include "web/web_body.h"
 
-enum { HEAD_MAX = 4096 };
+enum { HEAD_MAX = 4096 + REPLY_LINES_MAX };
 
 static bool lists(const struct web_app *app, const struct db_stmts *stmts)
 {
@@ -165,6 +165,8 @@ static int answer(const struct web_server *s, const struct web_thread *t, struct
     set_deadlines(s, t, req, clock_mono_ns());
     if (route->handle(req, reply, e) < 0)
         return -1;
+    if (reply->lines.overflow)
+        return err_set(e, ERR_INTERNAL, "the header of the answer is too long");
     if (reply->body.overflow)
         return err_set(e, ERR_INTERNAL, "the answer is larger than %d bytes", REPLY_MAX);
     if (strcmp(route->method, "GET") == 0)

@@ -31,7 +31,8 @@ own_folder() { # a folder that is ours and nobody else's, though its parent is o
 
 make_var() {
     find_places
-    mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations" "$VAR/jobs" "$VAR/planner"
+    mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations" "$VAR/jobs" "$VAR/artifacts" "$VAR/planner" \
+        "$VAR/store/.spool"
     own_folder "$RUN"
     [[ $RUN == "$VAR/run" || -e $VAR/run ]] || ln -s "$RUN" "$VAR/run"
     make_pg_folders
@@ -59,8 +60,9 @@ make_pg_folders() {
 
 make_tokens() {
     local role token lines=()
-    [[ -s $VAR/tokens && -s $VAR/submitter.token ]] && return
-    for role in admin worker viewer submitter; do
+    [[ -s $VAR/tokens && -s $VAR/node.token ]] && return
+    # A node's token is bound to its name, which here is `node`.
+    for role in admin worker viewer submitter publisher node; do
         token=$(openssl rand -hex 24)
         (umask 077 && printf '%s\n' "$token" >"$VAR/$role.token")
         lines+=("$(printf %s "$token" | sha256sum | cut -d' ' -f1) $role $role")
@@ -83,6 +85,8 @@ token_file = $VAR/tokens
 dir = $RUN
 [operations]
 workers = 2
+[artifacts]
+root = $VAR/store
 [planner]
 processes = 2
 [local]
@@ -126,7 +130,7 @@ service_pids() {
     local name=$1 home link pid program comm
     case $name in
         redis) program=redis-server ;;
-        operations | jobs | planner) program=weighbridge-$name ;;
+        operations | jobs | artifacts | planner) program=weighbridge-$name ;;
         *) program=$name ;;
     esac
     home=$(home_of "$name" | sed 's/[][*?\\]/\\&/g')
@@ -290,6 +294,12 @@ start_jobs() {
     wait_until jobs 20 handler_answers jobs
 }
 
+start_artifacts() {
+    mkdir -p "$VAR/store/.spool"
+    launch artifacts "$BUILD/weighbridge-artifacts" --config "$INI"
+    wait_until artifacts 20 handler_answers artifacts
+}
+
 start_planner() {
     launch planner "$BUILD/weighbridge-planner" --config "$INI"
     wait_until planner 20 handler_answers planner
@@ -343,6 +353,7 @@ start_nginx() {
     sed -e "s|@USER@|$user|" -e "s|@WORKERS@|${WB_DEV_NGINX_WORKERS:-2}|" -e "s|@PORT@|$(port)|" \
         "$ROOT/nginx/dev.conf.in" >"$VAR/nginx/nginx.conf"
     sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge/weighbridge.conf"
+    sed -i "s|/srv/artifacts|$VAR/store|g" "$VAR"/nginx/weighbridge/artifacts_{upload,bytes}.conf
     set_batch_service
     mkdir -p "$VAR/nginx/tmp"
     rm -f "$VAR/nginx/nginx.pid"

@@ -20,7 +20,7 @@ import requests
 
 ROOT = Path(__file__).resolve().parents[2]
 # Tests that need a planner start their own: others want jobs to stay as they put them.
-SERVICES = ("postgres", "redis", "operations", "jobs", "nginx")
+SERVICES = ("postgres", "redis", "operations", "jobs", "artifacts", "nginx")
 ZONE = "Asia/Shanghai"
 ROLE_HAS = {"statement_timeout": "3s", "lock_timeout": "1501ms", "idle_in_transaction_session_timeout": "4s"}
 HANG_S = 30  # guards against hanging for ever: several times what any rule allows

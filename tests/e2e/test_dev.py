@@ -177,12 +177,12 @@ def test_no_headers_within_the_limits_are_too_many_for_fastcgi(stack):
 
 
 def test_the_web_server_passes_on_what_handlers_read():
-    """fastcgi_weighbridge.conf names each header by itself: one that it forgets is one that no handler ever sees."""
+    """fastcgi_parameters.conf names each header by itself: one that it forgets is one that no handler ever sees."""
     elsewhere = {"SCRIPT_NAME", "PATH_INFO",  # CGI's
-                 "WB_REMOTE_USER", "WB_ORIGINAL_URI", "WB_ORIGINAL_METHOD"}  # of the locations that have them
+                 "WB_REMOTE_USER", "WB_ORIGINAL_URI", "WB_ORIGINAL_METHOD", "WB_BODY_FILE"}  # of the locations that have them
     sources = [p.read_text() for folder in ("lib", "handlers", "daemons") for p in (ROOT / folder).rglob("*.c")]
     read = {name for text in sources for name in re.findall(r'fcgi_env\(\s*[^"()]+,\s*"([A-Z_]+)"\)', text)}
-    passed = set(re.findall(r"^fastcgi_param (\w+)", (ROOT / "nginx" / "fastcgi_weighbridge.conf").read_text(), re.M))
+    passed = set(re.findall(r"^fastcgi_param (\w+)", (ROOT / "nginx" / "fastcgi_parameters.conf").read_text(), re.M))
     assert len(read) > 8 and read - elsewhere == passed
 
 

@@ -191,6 +191,8 @@ static void every_code_has_its_status(void **state)
         [ERR_MEDIA_TYPE] = 415,
         [ERR_TIMEOUT] = 503,
         [ERR_UNAVAILABLE] = 503,
+        [ERR_MISMATCH] = 422,
+        [ERR_NO_ROOM] = 507,
         [ERR_NOT_DONE] = 500,
         [ERR_INTERNAL] = 500 };
     (void)state;

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/artifact_disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/artifact_tree.h"
+
+enum { HASH_BUFFER = 1 << 20, TICK_BYTES = 64 << 20, FOLDER_MODE = 0755 };
+
+int disk_failed(const char *what, const char *path, struct err *e)
+{
+    const enum err_code code = errno == ENOSPC || errno == EDQUOT ? ERR_NO_ROOM
+                               : errno == ENOENT                  ? ERR_NOT_FOUND
+                                                                  : ERR_UNAVAILABLE;
+    return err_errno(e, code, "%s %.100s", what, path);
+}
+
+int disk_folder(int at, const char *name, bool make, int *fd, struct err *e)
+{
+    if (make && mkdirat(at, name, FOLDER_MODE) == 0) {
+        if (at != AT_FDCWD && fsync(at) < 0)
+            return disk_failed("sync the folder of", name, e);
+    } else if (make && errno != EEXIST) {
+        return disk_failed("make folder", name, e);
+    }
+    *fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *fd < 0 ? disk_failed("open folder", name, e) : 0;
+}
+
+/* The folder `name` below the one that *fd is, which it replaces. */
+static int step(int *fd, const char *name, bool make, struct err *e)
+{
+    int next = -1;
+    if (disk_folder(*fd, name, make, &next, e) < 0)
+        return -1;
+    close(*fd);
+    *fd = next;
+    return 0;
+}
+
+int disk_artifact(const char *root, const char *artifact, bool make, int *out, struct err *e)
+{
+    cleanup_fd int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return disk_failed("open the store", root, e);
+    if (step(&fd, artifact, make, e) < 0)
+        return -1;
+    *out = STEAL_FD(fd);
+    return 0;
+}
+
+static void part_name(const struct disk_part *p, char name[DISK_PART_NAME_SIZE])
+{
+    (void)!str_format(name, DISK_PART_NAME_SIZE, "%s.%s.part", p->version, p->uuid);
+}
+
+int disk_part_open(const struct disk_part *p, bool alone, bool wait, int *out, struct err *e)
+{
+    char name[DISK_PART_NAME_SIZE];
+    cleanup_fd int fd = -1;
+
+    part_name(p, name);
+    if (disk_artifact(p->root, p->artifact, true, &fd, e) < 0 || step(&fd, ".tmp", true, e) < 0 ||
+        step(&fd, name, true, e) < 0)
+        return -1;
+    if (flock(fd, (alone ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB)) < 0)
+        return errno == EWOULDBLOCK ? 1 : disk_failed("lock", name, e);
+    *out = STEAL_FD(fd);
+    return 0;
+}
+
+/* All folders of path below *fd; *last is where its last segment begins. */
+static int walk_folders(int *fd, const char *path, bool make, const char **last, struct err *e)
+{
+    char name[MANIFEST_SEGMENT_MAX + 1];
+    const char *at = path;
+
+    for (const char *slash = strchr(at, '/'); slash != NULL; slash = strchr(at, '/')) {
+        (void)!str_format(name, sizeof name, "%.*s", (int)(slash - at), at);
+        if (step(fd, name, make, e) < 0)
+            return -1;
+        at = slash + 1;
+    }
+    *last = at;
+    return 0;
+}
+
+int disk_part_file(int part, const char *path, bool make, int *out, struct err *e)
+{
+    cleanup_fd int folder = -1;
+    cleanup_fd int fd = -1;
+    const char *name = NULL;
+
+    if (disk_folder(part, "files", make, &folder, e) < 0 ||
+        walk_folders(&folder, path, make, &name, e) < 0)
+        return -1;
+    fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && make) {
+        fd = openat(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+        if (fd >= 0 && fsync(folder) < 0)
+            return disk_failed("sync the folder of", path, e);
+    }
+    if (fd < 0)
+        return disk_failed("open", path, e);
+    *out = STEAL_FD(fd);
+    return 0;
+}
+
+int disk_file(const char *root, const char *artifact, const char *version, const char *path,
+    int *out, struct err *e)
+{
+    cleanup_fd int fd = -1;
+    const char *name = NULL;
+
+    if (disk_artifact(root, artifact, false, &fd, e) < 0 || step(&fd, "versions", false, e) < 0 ||
+        step(&fd, version, false, e) < 0 || step(&fd, "files", false, e) < 0 ||
+        walk_folders(&fd, path, false, &name, e) < 0)
+        return -1;
+    *out = openat(fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return *out < 0 ? disk_failed("open", path, e) : 0;
+}
+
+bool disk_has_version(const char *root, const char *artifact, const char *version)
+{
+    struct err ignored = ERR_INIT;
+    cleanup_fd int fd = -1;
+    return disk_artifact(root, artifact, false, &fd, &ignored) == 0 &&
+           step(&fd, "versions", false, &ignored) == 0 && step(&fd, version, false, &ignored) == 0;
+}
+
+/* --- bytes --- */
+
+int disk_hash(int fd, int64_t at, int64_t size, const struct disk_tick *tick, struct digest *out,
+    struct err *e)
+{
+    cleanup_hasher struct hasher *h = hasher_new();
+    cleanup_free char *buffer = mem_alloc(HASH_BUFFER);
+    int64_t done = 0;
+
+    while (done < size) {
+        const int64_t left = size - done;
+        const ssize_t n =
+            pread(fd, buffer, (size_t)(left < HASH_BUFFER ? left : HASH_BUFFER), at + done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno(e, ERR_UNAVAILABLE, "read");
+        if (n == 0)
+            return err_set(e, ERR_INVALID, "ends after %lld of %lld bytes", (long long)(at + done),
+                (long long)(at + size));
+        hasher_add(h, buffer, (size_t)n);
+        done += n;
+        if (tick != NULL && done % TICK_BYTES == 0 && tick->fn(tick->ctx, e) < 0)
+            return -1;
+    }
+    hasher_end(h, out->byte);
+    return 0;
+}
+
+/* 1: the file system cannot. */
+static int copy_in_kernel(struct disk_range from, struct disk_range to, int64_t size)
+{
+    struct file_clone_range clone = { .src_fd = from.fd,
+        .src_offset = (uint64_t)from.at,
+        .src_length = (uint64_t)size,
+        .dest_offset = (uint64_t)to.at };
+    int64_t done = 0;
+
+    if (ioctl(to.fd, FICLONERANGE, &clone) == 0)
+        return 0;
+    while (done < size) {
+        loff_t in = from.at + done;
+        loff_t out = to.at + done;
+        const ssize_t n = copy_file_range(from.fd, &in, to.fd, &out, (size_t)(size - done), 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && done == 0 &&
+            (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP))
+            return 1;
+        if (n < 0)
+            return -1;
+        if (n == 0) {
+            errno = EIO; /* the source is shorter than it was */
+            return -1;
+        }
+        done += n;
+    }
+    return 0;
+}
+
+static int copy_by_hand(struct disk_range from, struct disk_range to, int64_t size)
+{
+    cleanup_free char *buffer = mem_alloc(HASH_BUFFER);
+    int64_t done = 0;
+
+    while (done < size) {
+        const int64_t left = size - done;
+        ssize_t n = pread(
+            from.fd, buffer, (size_t)(left < HASH_BUFFER ? left : HASH_BUFFER), from.at + done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n == 0 ? EIO : errno;
+            return -1;
+        }
+        n = pwrite(to.fd, buffer, (size_t)n, to.at + done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        done += n;
+    }
+    return 0;
+}
+
+int disk_copy(struct disk_range from, struct disk_range to, int64_t size, struct err *e)
+{
+    int rc = copy_in_kernel(from, to, size);
+
+    if (rc == 1)
+        rc = copy_by_hand(from, to, size);
+    if (rc < 0 || fdatasync(to.fd) < 0)
+        return disk_failed("write to the", "store", e);
+    return 0;
+}
+
+int disk_part_remove(const struct disk_part *p, struct err *e)
+{
+    char name[DISK_PART_NAME_SIZE];
+    char path[4096];
+
+    part_name(p, name);
+    if (str_format(path, sizeof path, "%s/%s/.tmp/%s", p->root, p->artifact, name) < 0)
+        return err_set(e, ERR_INVALID, "the store's path is too long");
+    return tree_remove(path, e);
+}
