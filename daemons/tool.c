@@ -49,6 +49,25 @@ static int refuse(const struct tool *t)
     return -1;
 }
 
+static int take_operands(const struct tool *t, int argc, char **argv)
+{
+    const size_t n = (size_t)(argc - optind);
+    struct tool_operands *o = t->operands;
+
+    if (n > (o == NULL ? 0 : o->most)) {
+        fprintf(stderr, "%s: unknown argument '%s'\n", t->name, argv[argc - 1]);
+        return refuse(t);
+    }
+    if (o == NULL)
+        return 0;
+    o->n = n;
+    o->at = argv + optind;
+    if (n >= o->least)
+        return 0;
+    fprintf(stderr, "%s: an argument is missing\n", t->name);
+    return refuse(t);
+}
+
 static int parse(const struct tool *t, int argc, char **argv, struct arguments *a)
 {
     struct option options[OPTIONS_MAX + 5];
@@ -71,10 +90,7 @@ static int parse(const struct tool *t, int argc, char **argv, struct arguments *
             return refuse(t);
         }
     }
-    if (optind == argc)
-        return 0;
-    fprintf(stderr, "%s: unknown argument '%s'\n", t->name, argv[optind]);
-    return refuse(t);
+    return take_operands(t, argc, argv);
 }
 
 int tool_start(const struct tool *t, int argc, char **argv, struct conf *conf)

@@ -17,11 +17,20 @@ struct tool_option {
     bool *flag;
 };
 
+/* What stands after the options. */
+struct tool_operands {
+    size_t least;
+    size_t most;
+    size_t n;
+    char **at;
+};
+
 struct tool {
     const char *name;  /* of the program */
     const char *usage; /* whole text, with the common options */
     const struct tool_option *option;
     size_t options;
+    struct tool_operands *operands; /* NULL: none */
 };
 
 /* The text of the options that every tool has. */

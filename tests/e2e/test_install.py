@@ -14,7 +14,7 @@ from conftest import HANG_S, ROOT
 from program import Program, ask
 
 MAKE_S = 300  # a guard
-COMMANDS = {"weighbridge-migrate", "weighbridge-housekeeping"}  # they do one thing and leave
+COMMANDS = {"weighbridge-migrate", "weighbridge-housekeeping", "weighbridge-agent"}  # they do one thing and leave
 NGINX = {p.name for p in (ROOT / "nginx").glob("*.conf")}
 
 

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "depot/receipt.h"
+
+#include "json/jx.h"
+#include "model/rfc3339.h"
+
+static json_object *sources_json(const struct receipt *r)
+{
+    json_object *list = jx_array();
+
+    for (size_t i = 0; i < r->sources; i++) {
+        json_object *o = jx_object();
+        jx_set_str(o, "source", r->source[i].name);
+        jx_set_int(o, "bytes", r->source[i].bytes);
+        jx_add(list, o);
+    }
+    return list;
+}
+
+static json_object *retries_json(const struct receipt *r)
+{
+    json_object *o = jx_object();
+
+    for (size_t i = 1; i < MISHAP__COUNT; i++) {
+        if (r->retries[i] > 0)
+            jx_set_int(o, mishap_reason_name((enum mishap_reason)i), (int64_t)r->retries[i]);
+    }
+    return o;
+}
+
+void receipt_print(const struct receipt *r, const struct manifest *m, struct buf *out)
+{
+    char digest[DIGEST_TEXT_SIZE];
+    char ended[RFC3339_SIZE];
+    cleanup_json json_object *o = jx_object();
+    json_object *phases = jx_object();
+
+    digest_print(&r->digest, digest);
+    jx_set_int(o, "schema", 1);
+    jx_set_str(o, "artifact", m->artifact);
+    jx_set_str(o, "version", m->version);
+    jx_set_str(o, "digest", digest);
+    jx_set_int(o, "total_bytes", r->total_bytes);
+    jx_set_int(o, "bytes_fetched", r->bytes_fetched);
+    jx_set_int(o, "bytes_avoided", r->bytes_avoided);
+    jx_set_int(o, "bytes_resumed", r->bytes_resumed);
+    jx_set_int(o, "bytes_read_back", r->bytes_read_back);
+    jx_set(o, "per_source", sources_json(r));
+    jx_set(o, "retries", retries_json(r));
+    jx_set_int(phases, "fetch_ms", r->fetch_ms);
+    jx_set_int(phases, "verify_ms", r->verify_ms);
+    jx_set(o, "phases", phases);
+    rfc3339_us(ended, r->ended_us);
+    jx_set_str(o, "ended_at", ended);
+    jx_print(o, out);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "depot/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+enum { FOLDER_MODE = 0755, PATH_SIZE = 4096, BLOCK = 512 };
+
+int tree_open(int dir, const char *path, int flags, mode_t mode)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)(flags | O_CLOEXEC | O_NOFOLLOW),
+        .mode = (flags & O_CREAT) != 0 ? mode : 0,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    return (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+}
+
+int tree_open_folder(int dir, const char *path)
+{
+    return tree_open(dir, path, O_RDONLY | O_DIRECTORY, 0);
+}
+
+int tree_make_folder(int dir, const char *name)
+{
+    if (mkdirat(dir, name, FOLDER_MODE) == 0) {
+        if (fsync(dir) < 0)
+            return -1;
+    } else if (errno != EEXIST) {
+        return -1;
+    }
+    return tree_open_folder(dir, name);
+}
+
+int tree_make_parents(int dir, const char *path)
+{
+    char parent[PATH_SIZE];
+
+    for (const char *slash = strchr(path, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        if (str_format(parent, sizeof parent, "%.*s", (int)(slash - path), path) < 0) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        if (mkdirat(dir, parent, FOLDER_MODE) < 0 && errno != EEXIST)
+            return -1;
+    }
+    return 0;
+}
+
+/* --- walking --- */
+
+struct walk {
+    struct buf path;
+    bool flat; /* does not go into folders */
+    tree_visit *visit;
+    void *ctx;
+};
+
+static int walk(struct walk *w, int dir);
+
+static int walk_folder(struct walk *w, struct tree_entry *e)
+{
+    e->kind = TREE_FOLDER;
+    int rc = w->visit(w->ctx, e);
+    if (rc != 0 || w->flat)
+        return rc;
+    cleanup_fd int folder = tree_open_folder(e->parent, e->name);
+    if (folder < 0)
+        return errno == ENOENT ? 0 : -1;
+    rc = walk(w, folder);
+    if (rc != 0)
+        return rc;
+    e->kind = TREE_FOLDER_END;
+    e->folder = folder;
+    e->path = w->path.data;
+    return w->visit(w->ctx, e);
+}
+
+static int walk_entry(struct walk *w, int dir, const char *name)
+{
+    struct tree_entry e = { .kind = TREE_FILE, .parent = dir, .folder = -1, .name = name };
+    const size_t before = w->path.len;
+
+    if (fstatat(dir, name, &e.stat, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -1;
+    buf_printf(&w->path, "%s%s", before == 0 ? "" : "/", name);
+    if (w->path.overflow) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    e.path = w->path.data;
+    const int rc = S_ISDIR(e.stat.st_mode) ? walk_folder(w, &e) : w->visit(w->ctx, &e);
+    w->path.len = before;
+    w->path.data[before] = '\0';
+    return rc;
+}
+
+static void closedir_p(DIR **d)
+{
+    if (*d != NULL)
+        closedir(*d);
+}
+
+/* A descriptor of its own, as closedir() closes it. */
+static DIR *open_list(int dir)
+{
+    const int own = tree_open_folder(dir, ".");
+    DIR *d = own < 0 ? NULL : fdopendir(own);
+    if (own >= 0 && d == NULL)
+        close(own);
+    return d;
+}
+
+static int walk(struct walk *w, int dir)
+{
+    __attribute__((cleanup(closedir_p))) DIR *d = open_list(dir);
+    if (d == NULL)
+        return -1;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(d);
+        if (entry == NULL)
+            return errno == 0 ? 0 : -1;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        const int rc = walk_entry(w, dir, entry->d_name);
+        if (rc != 0)
+            return rc;
+    }
+}
+
+static int begin_walk(int dir, bool flat, tree_visit *visit, void *ctx)
+{
+    struct walk w = { BUF_INIT(PATH_SIZE), flat, visit, ctx };
+
+    buf_puts(&w.path, "");
+    const int rc = walk(&w, dir);
+    const int code = errno;
+    buf_free(&w.path);
+    errno = code;
+    return rc;
+}
+
+int tree_walk(int dir, tree_visit *visit, void *ctx)
+{
+    return begin_walk(dir, false, visit, ctx);
+}
+
+int tree_list(int dir, tree_visit *visit, void *ctx)
+{
+    return begin_walk(dir, true, visit, ctx);
+}
+
+/* --- what is done with whole trees --- */
+
+static int remove_entry(void *ctx, const struct tree_entry *e)
+{
+    (void)ctx;
+    switch (e->kind) {
+    case TREE_FOLDER: /* or what is in it could not be removed */
+        return fchmodat(e->parent, e->name, FOLDER_MODE, 0) < 0 && errno != ENOENT ? -1 : 0;
+    case TREE_FOLDER_END:
+        return unlinkat(e->parent, e->name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -1 : 0;
+    case TREE_FILE:
+    default:
+        return unlinkat(e->parent, e->name, 0) < 0 && errno != ENOENT ? -1 : 0;
+    }
+}
+
+int tree_remove(int dir, const char *name)
+{
+    cleanup_fd int folder = -1;
+
+    if (fchmodat(dir, name, FOLDER_MODE, 0) < 0)
+        return errno == ENOENT ? 0 : -1;
+    folder = tree_open_folder(dir, name);
+    if (folder < 0)
+        return -1;
+    if (tree_walk(folder, remove_entry, NULL) < 0)
+        return -1;
+    return unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+static int sync_folder(void *ctx, const struct tree_entry *e)
+{
+    (void)ctx;
+    return e->kind == TREE_FOLDER_END ? fsync(e->folder) : 0;
+}
+
+int tree_sync_folders(int dir)
+{
+    return tree_walk(dir, sync_folder, NULL) < 0 ? -1 : fsync(dir);
+}
+
+static int add_bytes(void *ctx, const struct tree_entry *e)
+{
+    if (e->kind != TREE_FOLDER_END)
+        *(int64_t *)ctx += (int64_t)e->stat.st_blocks * BLOCK;
+    return 0;
+}
+
+int tree_disk_bytes(int dir, int64_t *out)
+{
+    int64_t bytes = 0;
+
+    if (tree_walk(dir, add_bytes, &bytes) < 0)
+        return -1;
+    *out = bytes;
+    return 0;
+}
