@@ -32,7 +32,7 @@ int part_remove(struct part *p, struct mishap *why)
 
     cleanup_fd_(&p->journal);
     p->journal = -1;
-    if (tree_remove(held->depot->tmp, held->name) < 0)
+    if (tree_remove_folder(held->depot->tmp, held->name) < 0)
         return mishap_errno(why, true, "cannot remove %s", held->name);
     return 0;
 }
@@ -106,7 +106,7 @@ static int look_at(void *ctx, const struct tree_entry *e)
     if (folder < 0)
         return 0;
     if (s->part->folder >= 0) /* one is enough */
-        return tree_remove(s->depot->tmp, name);
+        return tree_remove_folder(s->depot->tmp, name);
     s->part->folder = STEAL_FD(folder);
     s->part->taken = true;
     return str_copy(s->part->name, sizeof s->part->name, name);

@@ -174,7 +174,7 @@ static int remove_entry(void *ctx, const struct tree_entry *e)
     }
 }
 
-int tree_remove(int dir, const char *name)
+int tree_remove_folder(int dir, const char *name)
 {
     cleanup_fd int folder = -1;
 

@@ -44,7 +44,7 @@ int tree_walk(int dir, tree_visit *visit, void *ctx) WARN_UNUSED;
 int tree_list(int dir, tree_visit *visit, void *ctx) WARN_UNUSED;
 
 /* Removes the folder `name` of dir with all that is in it, read-only folders too. Gone already is fine. */
-int tree_remove(int dir, const char *name) WARN_UNUSED;
+int tree_remove_folder(int dir, const char *name) WARN_UNUSED;
 
 /* Syncs all folders below dir, and dir. */
 int tree_sync_folders(int dir) WARN_UNUSED;
