@@ -38,6 +38,24 @@ enum provision_status fleet_fold(const struct fleet_machines *l)
     return count[FLEET_RUNNING] == l->n ? PROVISION_RUNNING : PROVISION_PROVISIONING;
 }
 
+json_object *fleet_instance(const struct fleet_machine *f)
+{
+    const struct machine *m = &f->m;
+    json_object *o = jx_object();
+    jx_set_str(o, "instanceId", m->id);
+    jx_set_str(o, "instanceType", m->type);
+    jx_set_str(o, "status", m->state);
+    jx_set_some(o, "privateIp", m->private_host);
+    jx_set_some(o, "publicIp", m->host);
+    if (m->ssh_port > 0) {
+        jx_set_str(o, "sshUser", m->ssh_user);
+        jx_set_int(o, "sshPort", m->ssh_port);
+    }
+    jx_set_some(o, "httpBaseUrl", m->url);
+    jx_set_some(o, "launchTime", f->launched);
+    return o;
+}
+
 static void fill_result(struct fleet *f, const struct provision_spec *spec,
     const struct fleet_machines *l, struct provision_result *out)
 {
@@ -117,18 +135,48 @@ static int look_for_lost(struct fleet *f, const struct provision_request *r,
     return 0;
 }
 
+static bool has_replica(const struct fleet_machines *l, int replica)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->at[i].replica == replica)
+            return true;
+    }
+    return false;
+}
+
+/* The lowest number that none of them has. */
+static int first_missing(const struct fleet_machines *l)
+{
+    int replica = 0;
+    while (has_replica(l, replica))
+        replica++;
+    return replica;
+}
+
+static bool is_known(const struct fleet_machines *l, const char *id)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (strcmp(l->at[i].m.id, id) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* One more. 0: there is one more; 1: later; -1. */
 static int launch_one(struct fleet *f, const struct provision_request *r,
-    const struct fleet_choice *choice, struct fleet_machines *l, struct provision_note *note,
+    struct fleet_choice *choice, struct fleet_machines *l, struct provision_note *note,
     struct err *e)
 {
     struct fleet_machine m = { .state = FLEET_STARTING };
     if (clock_left_ms(r->deadline_ns) < LAUNCH_MS)
         return 1;
     (void)str_copy(m.name, sizeof m.name, r->name);
+    m.replica = first_missing(l);
     note->unsure = false;
     if (f->ops->launch(f, r, choice, &m, note, e) == 0) {
         note->may_exist = true;
+        if (is_known(l, m.m.id))
+            return fleet_nonsense(note, e, "the new machine is one that was there already");
         fleet_add(l, &m);
         return 0;
     }
@@ -159,7 +207,7 @@ static int choose(struct fleet *f, const struct provision_request *r,
 static int fill_up(struct fleet *f, const struct provision_request *r, struct fleet_machines *l,
     struct provision_note *note, struct err *e)
 {
-    struct fleet_choice choice = { .type = "", .region = "" };
+    struct fleet_choice choice = { .type = "" };
     if (l->n >= (size_t)r->spec->replicas)
         return trim(f, r, l, note, e);
     int result = choose(f, r, l, &choice, note, e);
@@ -202,8 +250,9 @@ static void known_ids(struct fleet *f, const char *details, struct fleet_machine
     for (size_t i = 0; i < n; i++) {
         struct fleet_machine m = { .state = FLEET_GONE };
         const char *id = NULL;
-        if (jx_get_str(json_object_array_get_idx(list, i), f->ops->id_key, &id) &&
-            str_copy(m.m.id, sizeof m.m.id, id) == 0)
+        json_object *known = json_object_array_get_idx(list, i);
+        fleet_read_text(known, "launchTime", m.launched, sizeof m.launched);
+        if (jx_get_str(known, f->ops->id_key, &id) && str_copy(m.m.id, sizeof m.m.id, id) == 0)
             fleet_add(out, &m);
     }
 }
@@ -252,6 +301,12 @@ int fleet_status(struct provisioner *p, const struct provision_request *r, const
     if (f->ops->list(f, r->name, r->deadline_ns, &seen, note, e) < 0 ||
         (take_seen(&l, &seen) > 0 && look_at_unseen(f, r, &l, note, e) < 0))
         return -1;
+    for (size_t i = 0; i < l.n; i++) {
+        if (l.at[i].no_room) {
+            note->error = PROVISION_ERROR_NO_CAPACITY;
+            return err_set(e, ERR_UNAVAILABLE, "%s ended at once: no capacity", l.at[i].m.id);
+        }
+    }
     note->error = PROVISION_ERROR_NONE;
     fill_result(f, r->spec, &l, out);
     return 0;

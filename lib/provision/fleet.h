@@ -19,6 +19,10 @@ struct fleet_machine {
     struct machine m;
     char name[PROVISION_NAME_SIZE]; /* "" for one whose name cannot be ours */
     char region[PROVISION_TEXT_SIZE];
+    char launched
+        [32]; /* when, in the provider's words, where `look` needs that; also kept in the details */
+    int replica;  /* which of the provision's, where the provider can be told */
+    bool no_room; /* gone, as there was no capacity for it after all */
     enum fleet_state state;
 };
 
@@ -34,9 +38,11 @@ void fleet_machines_fini(struct fleet_machines *l);
 #define cleanup_fleet __attribute__((cleanup(fleet_machines_fini)))
 void fleet_add(struct fleet_machines *l, const struct fleet_machine *m);
 
-/* What is launched: chosen once, the same for all replicas. */
+/* What is launched: chosen once, the same for all replicas. The first launch may take another of `others`, and leaves
+ * there what it took and no others. */
 struct fleet_choice {
     char type[PROVISION_TEXT_SIZE];
+    char others[512]; /* types that would do as well, separated by commas */
     char region[PROVISION_TEXT_SIZE];
 };
 
@@ -49,11 +55,10 @@ struct fleet_ops {
     /* What to launch. NULL: nothing is to be chosen. */
     int (*choose)(struct fleet *f, const struct provision_request *r, struct fleet_choice *out,
         struct provision_note *note, struct err *e);
-    /* One more machine. -1 with note->unsure: it may have been launched all the same. */
-    int (*launch)(struct fleet *f, const struct provision_request *r,
-        const struct fleet_choice *choice, struct fleet_machine *out, struct provision_note *note,
-        struct err *e);
-    /* One by its id: 0, 1 there is none, -1. */
+    /* One more machine; of out, name and replica are filled. -1 with note->unsure: it may have been launched all the same. */
+    int (*launch)(struct fleet *f, const struct provision_request *r, struct fleet_choice *choice,
+        struct fleet_machine *out, struct provision_note *note, struct err *e);
+    /* One by its id: 0, 1 there is none, -1. Of out, id and launched are filled. */
     int (*look)(struct fleet *f, const char *id, int64_t deadline_ns, struct fleet_machine *out,
         struct provision_note *note, struct err *e);
     /* Ends machines: 0 all are told to (or gone); 1 the deadline came before the last; -1. */
@@ -72,6 +77,7 @@ struct fleet {
     const struct fleet_ops *ops;
     struct http *http;
     enum http_auth auth;
+    const struct http_aws *aws; /* borrowed; of HTTP_AUTH_AWS, whose answers are XML */
     char *url;
     char *key;
     char *sent_key; /* as it goes out, to be kept out of texts, too */
@@ -84,6 +90,7 @@ struct fleet_options {
     const char *key;
     const char *ca_file;
     enum http_auth auth;
+    const struct http_aws *aws; /* of HTTP_AUTH_AWS; key is the secret access key */
 };
 void fleet_init(struct fleet *f, const struct fleet_ops *ops, const struct provisioner_env *env,
     const struct fleet_options *o);
@@ -99,9 +106,11 @@ struct fleet_call {
     const char *method;
     const char *path;
     json_object *body; /* borrowed, or NULL */
+    const char *form;  /* instead of that: fields in application/x-www-form-urlencoded */
     int64_t deadline_ns;
     bool launch;
     int *status;
+    json_object **refusal; /* NULL, or where the answer that is no good one goes; the caller's */
 };
 int fleet_ask(struct fleet *f, const struct fleet_call *c, json_object **out,
     struct provision_note *note, struct err *e) WARN_UNUSED;
@@ -111,6 +120,12 @@ int fleet_nonsense(struct provision_note *note, struct err *e, const char *why);
 
 /* A text of a foreign answer, printable and cut to size; "" when there is none. */
 void fleet_read_text(json_object *o, const char *key, char *out, size_t size);
+
+/* What is told of a machine to people: ids, addresses, how to get in; an object, the caller's. */
+json_object *fleet_instance(const struct fleet_machine *f);
+
+/* Bytes in base64; the caller's. */
+char *fleet_base64(const char *data, size_t size);
 
 /* A list of words separated by commas as a JSON array; the caller's. */
 json_object *fleet_words(const char *text);

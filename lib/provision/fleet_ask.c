@@ -12,15 +12,25 @@ enum { URL_SIZE = 2048, KEY_MAX = 8192, TEXT_SIZE = 160, NO_TIME = -1 };
 
 enum { UNAUTHORIZED = 401, FORBIDDEN = 403, REQUEST_TIMEOUT = 408, TOO_MANY = 429 };
 
-/* The key as HTTP Basic sends it: some providers repeat what they were sent. */
-static char *basic_of(const char *key)
+char *fleet_base64(const char *data, size_t size)
+{
+    unsigned char *out = mem_calloc(size / 3 + 1, 4 + 1);
+    (void)EVP_EncodeBlock(out, (const unsigned char *)data, (int)size);
+    return (char *)out;
+}
+
+/* The key as it goes out: some providers repeat what they were sent. */
+static char *sent_key(const struct fleet *f, const char *key)
 {
     cleanup_buf struct buf pair = BUF_INIT(KEY_MAX);
+    if (f->auth == HTTP_AUTH_AWS) /* the key itself never does */
+        return mem_strdup(f->aws->session_token);
+    if (f->auth != HTTP_AUTH_BASIC_USER)
+        return mem_strdup(key);
     buf_printf(&pair, "%s:", key);
-    unsigned char *out = mem_calloc(pair.len / 3 + 1, 4 + 1);
-    (void)EVP_EncodeBlock(out, (const unsigned char *)pair.data, (int)pair.len);
+    char *out = fleet_base64(pair.data, pair.len);
     explicit_bzero(pair.data, pair.len);
-    return (char *)out;
+    return out;
 }
 
 void fleet_init(struct fleet *f, const struct fleet_ops *ops, const struct provisioner_env *env,
@@ -30,6 +40,7 @@ void fleet_init(struct fleet *f, const struct fleet_ops *ops, const struct provi
     f->ops = ops;
     f->http = http_new(&http);
     f->auth = o->auth;
+    f->aws = o->aws;
     f->url = mem_strdup(o->url);
     fleet_set_key(f, o->key);
     (void)str_copy(f->cluster, sizeof f->cluster, env->cluster);
@@ -47,7 +58,7 @@ void fleet_set_key(struct fleet *f, const char *key)
     forget(f->key);
     forget(f->sent_key);
     f->key = mem_strdup(key);
-    f->sent_key = f->auth == HTTP_AUTH_BASIC_USER ? basic_of(key) : mem_strdup(key);
+    f->sent_key = sent_key(f, key);
 }
 
 void fleet_fini(struct fleet *f)
@@ -114,30 +125,45 @@ static enum provision_error judge(struct fleet *f, const struct http_answer *a, 
                                                      : error_of_status(a->status);
 }
 
-int fleet_ask(struct fleet *f, const struct fleet_call *c, json_object **out,
-    struct provision_note *note, struct err *e)
+/* Sends a call and reads its answer. */
+static int send_call(struct fleet *f, const struct fleet_call *c, struct http_answer *a,
+    json_object **out, struct err *e)
 {
-    cleanup_http_answer struct http_answer a = HTTP_ANSWER_INIT;
-    cleanup_json json_object *o = NULL;
     char url[URL_SIZE];
-    char told[TEXT_SIZE];
-    char text[TEXT_SIZE];
-    struct err why = ERR_INIT;
     const int left_ms = clock_left_ms(c->deadline_ns);
     struct http_request r = {
         .method = c->method,
         .url = url,
         .auth = f->auth,
+        .aws = f->aws,
         .secret = f->key,
         .once = c->launch,
         .timeout_ms = left_ms == 0                ? NO_TIME
                       : left_ms < HTTP_TIMEOUT_MS ? left_ms
                                                   : HTTP_TIMEOUT_MS,
     };
-    note->error = PROVISION_ERROR_REFUSED;
     if (!http_url(url, sizeof url, f->url, c->path))
         return err_set(e, ERR_INVALID, "the URL is too long");
-    int result = http_json(f->http, &r, c->body, &a, &o, &why);
+    if (c->form != NULL) {
+        r.content_type = "application/x-www-form-urlencoded";
+        r.body = c->form;
+        r.body_size = strlen(c->form);
+    }
+    if (f->auth != HTTP_AUTH_AWS)
+        return http_json(f->http, &r, c->body, a, out, e);
+    r.accept = "*/*";
+    return http_xml(f->http, &r, a, out, e);
+}
+
+int fleet_ask(struct fleet *f, const struct fleet_call *c, json_object **out,
+    struct provision_note *note, struct err *e)
+{
+    cleanup_http_answer struct http_answer a = HTTP_ANSWER_INIT;
+    cleanup_json json_object *o = NULL;
+    char told[TEXT_SIZE];
+    char text[TEXT_SIZE];
+    struct err why = ERR_INIT;
+    int result = send_call(f, c, &a, &o, &why);
     if (c->status != NULL)
         *c->status = a.status;
     note->again_ms = a.retry_after_ms;
@@ -155,6 +181,8 @@ int fleet_ask(struct fleet *f, const struct fleet_call *c, json_object **out,
                                      note->error == PROVISION_ERROR_TIMEOUT);
     http_error_text(o, f->key, told, sizeof told);
     http_quote(text, sizeof text, told, f->sent_key);
+    if (c->refusal != NULL)
+        *c->refusal = STEAL(o);
     return err_set(e, code_of(note->error), "%d %s", a.status, text);
 }
 

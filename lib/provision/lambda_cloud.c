@@ -255,9 +255,8 @@ static int choose(struct fleet *f, const struct provision_request *r, struct fle
                      spec->gpus_per_replica, spec->gpu_type);
 }
 
-static int launch(struct fleet *f, const struct provision_request *r,
-    const struct fleet_choice *choice, struct fleet_machine *out, struct provision_note *note,
-    struct err *e)
+static int launch(struct fleet *f, const struct provision_request *r, struct fleet_choice *choice,
+    struct fleet_machine *out, struct provision_note *note, struct err *e)
 {
     const struct lambda *l = (const struct lambda *)f;
     cleanup_json json_object *body = jx_object();
@@ -291,22 +290,6 @@ static int launch(struct fleet *f, const struct provision_request *r,
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-static json_object *instance_details(const struct machine *m)
-{
-    json_object *o = jx_object();
-    jx_set_str(o, "instanceId", m->id);
-    jx_set_str(o, "instanceType", m->type);
-    jx_set_str(o, "status", m->state);
-    jx_set_some(o, "privateIp", m->private_host);
-    jx_set_some(o, "publicIp", m->host);
-    if (m->ssh_port > 0) {
-        jx_set_str(o, "sshUser", m->ssh_user);
-        jx_set_int(o, "sshPort", m->ssh_port);
-    }
-    jx_set_some(o, "httpBaseUrl", m->url);
-    return o;
-}
-
 static json_object *details(const struct provision_spec *spec, const struct fleet_machines *l)
 {
     json_object *instances = jx_array();
@@ -315,7 +298,7 @@ static json_object *details(const struct provision_spec *spec, const struct flee
     json_object *cloud = jx_object();
     json_object *o = jx_object();
     for (size_t i = 0; i < l->n; i++)
-        jx_add(instances, instance_details(&l->at[i].m));
+        jx_add(instances, fleet_instance(&l->at[i]));
     jx_set(group, "instances", instances);
     jx_set_int(group, "replicas", spec->replicas);
     jx_set_str(group, "acceleratorType", spec->gpu_type);

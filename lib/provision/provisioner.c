@@ -39,6 +39,7 @@ void provisioner_register(const struct provisioner_ops *ops)
 void provisioner_register_builtin(void)
 {
     provisioner_register(&PROVISIONER_LOCAL);
+    provisioner_register(&PROVISIONER_AWS);
     provisioner_register(&PROVISIONER_KUBERNETES);
     provisioner_register(&PROVISIONER_LAMBDA_CLOUD);
     provisioner_register(&PROVISIONER_RUNPOD);

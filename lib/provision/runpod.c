@@ -248,9 +248,8 @@ static json_object *pod_body(
     return o;
 }
 
-static int launch(struct fleet *f, const struct provision_request *r,
-    const struct fleet_choice *choice, struct fleet_machine *out, struct provision_note *note,
-    struct err *e)
+static int launch(struct fleet *f, const struct provision_request *r, struct fleet_choice *choice,
+    struct fleet_machine *out, struct provision_note *note, struct err *e)
 {
     const struct runpod *p = (const struct runpod *)f;
     (void)choice;

@@ -3,7 +3,7 @@
 # Part of ./dev: Debian packages and the build.
 
 PACKAGES_RUN=(gcc libc6-dev make autoconf automake autoconf-archive pkg-config
-    libfcgi-dev libpq-dev libhiredis-dev libjson-c-dev libcurl4-openssl-dev libssl-dev libinih-dev uthash-dev libcmocka-dev
+    libfcgi-dev libpq-dev libhiredis-dev libjson-c-dev libcurl4-openssl-dev libexpat1-dev libssl-dev libinih-dev uthash-dev libcmocka-dev
     postgresql redis-server nginx curl jq openssl ca-certificates procps)
 PACKAGES_CHECK=(ccache clang libclang-rt-dev clang-format clang-tidy cppcheck codespell gcovr mandoc pmccabe shellcheck valgrind xz-utils
     apache2-bin lighttpd spawn-fcgi systemd pgbouncer

@@ -208,6 +208,16 @@ class Yard:
         self.stack.sql("INSERT INTO pool (name) VALUES ('cluster') ON CONFLICT DO NOTHING")
         return provider
 
+    def aws(self, folder, **options):
+        """A pool `ec2` at a double of AWS, with https by a certificate in that folder."""
+        provider = self.double("aws", tls=certificate(folder))
+        self.env |= {"WB_AWS_URL": provider.url, "WB_AWS_CA_FILE": provider.verify, "WB_AWS_REGION": "eu-test-1",
+                     "WB_AWS_ACCESS_KEY_ID": "AKIATEST", "WB_AWS_SECRET_ACCESS_KEY": "aws-secret-key",
+                     "WB_AWS_IMAGE_ID": "ami-0123456789abcdef0", "WB_AWS_SUBNET_IDS": "subnet-a, subnet-b"}
+        self.pool("ec2", **{"provisioner": "aws", "max_concurrent_provisioning": 4, **options})
+        self.stack.sql("INSERT INTO pool (name) VALUES ('ec2') ON CONFLICT DO NOTHING")
+        return provider
+
     def pods(self, **options):
         """A pool `pods` at a double of RunPod."""
         provider = self.double("runpod")

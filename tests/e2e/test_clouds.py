@@ -76,3 +76,40 @@ def test_capacity_goes_by_what_the_nodes_have_left(yard, tmp_path):
     with yard.planner():
         yard.reaches(fits, "completed")
         assert (yard.state(large), yard.errors(large)[0]) == ("queued", "waits")
+
+
+T4 = '{"model_template": {"name": "t", "version": "v1", "spec": {"accelerator": {"type": "T4", "count": 1}}}, "replicas": 2}'
+
+
+def test_a_job_runs_on_instances_of_ec2(yard, tmp_path):
+    """Lost answers and full subnets on the way; a planner that dies after each launch doubles nothing."""
+    cloud = yard.aws(tmp_path)
+    cloud.order(capacity={"g4dn.xlarge": {"subnet-a": 1}}, delay_visible=3)
+    cloud.fault("POST /RunInstances", "drop_after")
+    (job,) = yard.enqueue(1, pool="ec2", replicas=2, gpus=1, gpu_type="T4", request=T4)
+    with yard.planner(WB_FAULTS_SET="provision.called=kill") as dying:
+        yard.reaches(job, "planned")
+        dying.died()
+    with yard.planner():
+        yard.reaches(job, "completed")
+        gone(cloud)
+        yard.nothing_left()
+    state = cloud.state()
+    assert state["launched"] == 2
+    assert sorted(i["subnet"] for i in state["instances"].values()) == ["subnet-a", "subnet-b"]
+    (batch,) = yard.batches_of(job)
+    runtime = batch["aibrix"]["runtime"]
+    assert (runtime["target"], runtime["options"]["ssh_user"]) == ("External", "ubuntu")
+
+
+def test_an_instance_that_ends_for_want_of_capacity_sends_its_job_back(yard, tmp_path):
+    cloud = yard.aws(tmp_path)
+    cloud.order(stuck=True)
+    (job,) = yard.enqueue(1, pool="ec2", gpus=1, gpu_type="T4", request=T4.replace("2}", "1}"))
+    with yard.planner():
+        yard.reaches(job, "resource_preparing")
+        (instance,) = cloud.state()["instances"]
+        cloud.order(state={instance: "terminated"}, reason={instance: "Server.InsufficientInstanceCapacity"}, stuck=False)
+        yard.reaches(job, "completed")
+        assert yard.history(job).count("queued") == 2
+        gone(cloud)

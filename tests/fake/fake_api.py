@@ -8,9 +8,9 @@ GET  /_state     what the double holds, and "requests": all calls to the API so 
 POST /_control   {"faults": [...]} adds faults, {"clear": true} removes all and lets held calls go, {"let": NAME} lets
                  go what is held under that name; whatever else is the double's own (see there)
 
-A fault: {"match": REGEXP over "METHOD /path", "times": N (1; -1 for ever), "skip": N (0) calls to let pass first,
+A fault: {"match": REGEXP over "METHOD /path" (and the Action of a form), "times": N (1; -1 for ever), "skip": N (0) calls to let pass first,
           "do": ACTION, ...}
-  status        answers "status", "body", "headers" instead of working
+  status        answers "status", "body" (JSON) or "text" (as it is), "headers" instead of working
   status_after  works, then answers so
   drop          closes without a word, instead of working
   drop_after    works, then closes without a word
@@ -46,6 +46,10 @@ class Call:
         url = urlsplit(target)
         self.method, self.path, self.headers, self.raw = method, url.path, headers, raw
         self.query = {k: v[-1] for k, v in parse_qs(url.query, keep_blank_values=True).items()}
+        self.form = {}
+        if headers.get("Content-Type") == "application/x-www-form-urlencoded":
+            self.form = {k: v[-1] for k, v in parse_qs(raw.decode(), keep_blank_values=True).items()}
+        self.name = self.path + self.form.get("Action", "")
 
     def json(self):
         try:
@@ -54,7 +58,7 @@ class Call:
             return None
 
     def record(self):
-        return {"method": self.method, "path": self.path, "query": self.query, "body": self.json(),
+        return {"method": self.method, "path": self.name, "query": self.query, "body": self.form or self.json(),
                 "idempotency_key": self.headers.get("Idempotency-Key")}
 
 
@@ -91,7 +95,7 @@ class Double:
 
     def next_fault(self, call):
         for fault in self.faults:
-            if fault["times"] == 0 or not re.fullmatch(fault["match"], f"{call.method} {call.path}"):
+            if fault["times"] == 0 or not re.fullmatch(fault["match"], f"{call.method} {call.name}"):
                 continue
             if fault["skip"] > 0:
                 fault["skip"] -= 1
@@ -103,7 +107,7 @@ class Double:
     def answer(self, call, fault):
         """What to say, or None to close without a word."""
         action = fault["do"]
-        instead = Answer(fault.get("status", 500), fault.get("body"), fault.get("headers"))
+        instead = Answer(fault.get("status", 500), fault["text"].encode() if "text" in fault else fault.get("body"), fault.get("headers"))
         if action == "status":
             return instead
         if action == "drop":
@@ -163,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(answer.status)
             if answer.status != 204:
                 self.send_header("Content-Length", str(len(data)))
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", answer.headers.pop("Content-Type", "application/json"))
             for name, value in answer.headers.items():
                 self.send_header(name, str(value))
             self.end_headers()

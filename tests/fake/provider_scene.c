@@ -150,13 +150,34 @@ static void remove_files(void)
     tls_files_remove(&files);
 }
 
+static void make_files(void)
+{
+    if (files.dir[0] != '\0')
+        return;
+    tls_files_make(&files);
+    (void)atexit(remove_files);
+}
+
+int scene_aws(void **state)
+{
+    static struct provider_scene s;
+    make_files();
+    scene_open_tls(&s, "fake_aws.py", &files);
+    scene_api(&s, "", &s.conf.aws_url, &s.conf.aws_secret_access_key);
+    scene_set(&s.conf.aws_ca_file, files.cert);
+    scene_set(&s.conf.aws_access_key_id, "AKIATEST");
+    scene_set(&s.conf.aws_region, "eu-test-1");
+    scene_set(&s.conf.aws_image_id, "ami-0123456789abcdef0");
+    scene_start(&s, "aws");
+    scene_want(&s, 1, 1, "T4");
+    *state = &s;
+    return 0;
+}
+
 int scene_kubernetes(void **state)
 {
     static struct provider_scene s;
-    if (files.dir[0] == '\0') {
-        tls_files_make(&files);
-        (void)atexit(remove_files);
-    }
+    make_files();
     scene_open_tls(&s, "fake_kubernetes.py", &files);
     scene_api(&s, "", &s.conf.kubernetes_url, &s.conf.kubernetes_token);
     scene_set(&s.conf.kubernetes_ca_file, files.cert);

@@ -36,6 +36,7 @@ void scene_close(struct provider_scene *s);
 /* cmocka's setups and teardown: a type and its double; *state is the scene. */
 int scene_lambda(void **state);
 int scene_kubernetes(void **state);
+int scene_aws(void **state);
 int scene_teardown(void **state);
 
 /* What the job needs. */

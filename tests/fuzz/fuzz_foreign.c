@@ -7,8 +7,11 @@
 #include "base/str.h"
 #include "batch/batch_client.h"
 #include "http/http_json.h"
+#include "json/jx_xml.h"
 #include "model/gpu_match.h"
+#include "provision/aws_read.h"
 #include "provision/hooks.h"
+#include "provision/kubernetes_read.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { TEXT_SIZE = 64, SECRET_SIZE = 4 };
@@ -68,13 +71,42 @@ static void check_spec(json_object *o)
     assert(read == 0);
 }
 
+/* What a cluster and a cloud tell: whatever is read is within bounds. */
+static void check_machines(json_object *o)
+{
+    struct kubernetes_deployment_state d;
+    struct kubernetes_trouble trouble = { .unschedulable = 0 };
+    const struct aws_reading how = { .region = "r", .ssh_user = "u" };
+    cleanup_fleet struct fleet_machines l = FLEET_MACHINES_INIT;
+    struct aws_type type;
+    if (kubernetes_read_deployment(o, &d, NULL) == 0) {
+        assert(d.ready >= 0 && d.replicas >= 0);
+        check_text(d.uid, sizeof d.uid);
+        check_text(d.text, sizeof d.text);
+    }
+    kubernetes_read_pod(o, &trouble);
+    check_text(trouble.text, sizeof trouble.text);
+    aws_read_reservations(o, &how, &l);
+    for (size_t i = 0; i < l.n; i++) {
+        assert(l.at[i].m.id[0] != '\0' && l.at[i].replica >= -1);
+        check_text(l.at[i].m.id, sizeof l.at[i].m.id);
+        check_text(l.at[i].m.url, sizeof l.at[i].m.url);
+        (void)aws_age_s(l.at[i].launched, 0);
+    }
+    if (aws_read_type(o, &type))
+        assert(type.gpus > 0 && type.gpus <= PROVISION_GPUS_MAX);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     cleanup_json json_object *o = NULL;
-    if (jx_parse((const char *)data, size, 1 << 16, &o, NULL) < 0)
+    const bool xml = size > 0 && data[0] == '<';
+    if ((xml ? jx_parse_xml((const char *)data, size, &o, NULL)
+             : jx_parse((const char *)data, size, 1 << 16, &o, NULL)) < 0)
         return 0;
     check_batch(o);
     check_error(o, data, size);
     check_spec(o);
+    check_machines(o);
     return 0;
 }

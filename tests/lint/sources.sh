@@ -40,7 +40,7 @@ need() {
 # How the compiler is called, as in Makefile.am.
 c_flags() {
     printf '%s ' -std=gnu11 -D_GNU_SOURCE -Ilib -I. -Itests '-DPKGDATADIR=""' '-DSYSCONFDIR=""'
-    for package in libpq json-c hiredis libcurl; do
+    for package in libpq json-c hiredis libcurl expat; do
         pkg-config --cflags "$package" 2>/dev/null
     done | tr '\n' ' '
 }

@@ -317,6 +317,7 @@ static void types_are_found_by_their_exact_name(void **state)
     assert_null(provisioner_find(""));
     /* How long machines may take (contract, section 5). */
     assert_int_equal(provisioner_find("local")->ready_s, 60);
+    assert_int_equal(provisioner_find("aws")->ready_s, 10 * 60);
     assert_int_equal(provisioner_find("kubernetes")->ready_s, 15 * 60);
     assert_int_equal(provisioner_find("lambdaCloud")->ready_s, 20 * 60);
     assert_int_equal(provisioner_find("runpod")->ready_s, 15 * 60);

@@ -319,6 +319,9 @@ static void what_ends_is_not_adopted(void **state)
     scene_order(s, "{'delete_polls':9}");
     scene_provision_ok(s, PROVISION_PROVISIONING);
     assert_int_equal(scene_release(s), 0);
+    cleanup_provision_list struct provision_list l = PROVISION_LIST_INIT;
+    assert_int_equal(provisioner_list(s->p, &l, &s->note, &s->e), 0);
+    assert_int_equal(l.n, 0); /* nor a stray */
     scene_failed(s, scene_provision(s), PROVISION_ERROR_UNAVAILABLE, "being deleted");
     assert_true(provision_error_retryable(s->note.error));
 }
