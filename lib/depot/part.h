@@ -8,7 +8,7 @@
  * A part whose writer died is taken over by renaming it. Its writer counts as dead only when all of these say so: the flock(2) of its
  * folder is free, and the kernel knows nobody who has its journal or a file of it open for writing (a read lease, fcntl(2) F_SETLEASE,
  * is granted). A lock that does nothing, or no answer about leases, costs another part and so bandwidth, never data. A writer
- * looks before each shard whether its part still lies under its name.
+ * looks before each write whether its part still lies under its name.
  *
  * One thread opens and lands it; part_wrote() and the shard writers may run in any number of threads between. */
 #include <stdatomic.h>

@@ -81,8 +81,6 @@ int shard_writer_begin(struct shard_writer *w, size_t shard, struct mishap *why)
     w->taken = w->written = 0;
     w->filled = 0;
     hasher_end(w->hasher, ignored);
-    if (part_is_ours(w->part, why) < 0)
-        return -1;
     return open_file(w, w->at.file, why);
 }
 
@@ -130,6 +128,8 @@ static int flush(struct shard_writer *w, struct mishap *why)
 
     if (w->filled == 0)
         return 0;
+    if (part_is_ours(w->part, why) < 0)
+        return -1;
     if (put_all(w, offset) < 0)
         return mishap_errno(
             why, true, "cannot write %.80s", w->part->manifest->file[w->at.file].path);

@@ -37,6 +37,7 @@ class Done:
 class Node:
     def __init__(self, folder):
         self.root = Path(folder) / "root"
+        Path(folder).mkdir(exist_ok=True)
         self.env = {**{k: v for k, v in os.environ.items() if not k.startswith("WB_")}, "WB_CONFIG": "/dev/null", **QUICK}
 
     def args(self, command, *args):
