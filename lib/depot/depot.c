@@ -149,16 +149,21 @@ int landed_open(const struct depot *d, const char *version, struct landed *v, st
 
 /* --- names of parts --- */
 
-bool depot_is_part(const char *name, const char *version)
+/* Is it "<version>.<uuid>" and that end? */
+static bool is_named(const char *name, const char *version, const char *end)
 {
-    static const char END[] = ".part";
     const size_t size = strlen(name);
-    const size_t rest = 1 + UUID_SIZE + sizeof END - 1;
+    const size_t rest = 1 + UUID_SIZE + strlen(end);
 
-    if (size <= rest || !str_ends(name, END) || name[size - rest] != '.')
+    if (size <= rest || !str_ends(name, end) || name[size - rest] != '.')
         return false;
     return version == NULL ||
            (strlen(version) == size - rest && strncmp(name, version, size - rest) == 0);
+}
+
+bool depot_is_part(const char *name, const char *version)
+{
+    return is_named(name, version, ".part") || is_named(name, version, ".new");
 }
 
 void depot_new_name(char out[DEPOT_PART_SIZE], const char *version, const char *kind)

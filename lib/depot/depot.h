@@ -69,7 +69,7 @@ int depot_read_text(int folder, const char *name, size_t max, char **out, size_t
 int depot_read_file(
     const char *path, size_t max, char **out, size_t *size, struct mishap *m) WARN_UNUSED;
 
-/* Is a name that of a part of that version ("<version>.<uuid>.part"; NULL: of any)? */
+/* Is a name that of a part of that version ("<version>.<uuid>.part", or ".new" while it is made; NULL: of any version)? */
 bool depot_is_part(const char *name, const char *version);
 
 /* A new name "<version>.<uuid>.<kind>". */

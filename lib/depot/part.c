@@ -130,7 +130,9 @@ static int begin_new(const struct depot *d, struct part *p, struct mishap *why)
         return mishap_errno(why, true, "cannot make a part");
     p->folder = tree_open_folder(d->tmp, p->name);
     if (p->folder < 0 || flock(p->folder, LOCK_EX | LOCK_NB) < 0)
-        return mishap_errno(why, true, "cannot open a new part");
+        return errno == ENOENT || errno == EWOULDBLOCK
+                   ? mishap_set(why, MISHAP_TAKEN_OVER, "somebody took a new part for a dead one")
+                   : mishap_errno(why, true, "cannot open a new part");
     return 0;
 }
 
@@ -140,7 +142,9 @@ static int name_new(const struct depot *d, struct part *p, struct mishap *why)
 
     depot_new_name(name, p->manifest->version, "part");
     if (renameat2(d->tmp, p->name, d->tmp, name, RENAME_NOREPLACE) < 0)
-        return mishap_errno(why, true, "cannot name a new part");
+        return errno == ENOENT
+                   ? mishap_set(why, MISHAP_TAKEN_OVER, "somebody took a new part for a dead one")
+                   : mishap_errno(why, true, "cannot name a new part");
     (void)str_copy(p->name, sizeof p->name, name);
     return 0;
 }
