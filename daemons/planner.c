@@ -64,7 +64,7 @@ static int dump_fsm(void)
 /* The points at which faults can be injected, one a line: tests take them from here. */
 static int dump_faults(void)
 {
-    for (int p = 0; p < FAULT__COUNT; p++)
+    for (int p = 0; p < FAULT__OF_PLANNERS; p++)
         (void)printf("%s\t%s\n", fault_name((enum fault_point)p), fault_when((enum fault_point)p));
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "store/artifact_shard.h"
@@ -13,6 +14,8 @@
 #include "store/ready.h"
 #include "store/spread.h"
 #include "web/web_main.h"
+
+enum { BYTES_PER_MS = 256 }; /* of a manifest */
 
 static int64_t workers(const struct conf *c)
 {
@@ -47,17 +50,36 @@ int artifacts_node(const struct web_req *req, const char **out, struct err *e)
     return 0;
 }
 
+void artifacts_go_on_with(struct web_req *req, size_t size)
+{
+    const int64_t ms = (int64_t)(size / BYTES_PER_MS);
+
+    req->deadline_ns = clock_deadline(req->conf->db_timeout_ms + ms);
+    db_set_deadline(req->db, req->deadline_ns);
+}
+
 void artifacts_go_on(struct web_req *req)
 {
-    req->deadline_ns = clock_deadline(req->conf->db_timeout_ms);
-    db_set_deadline(req->db, req->deadline_ns);
+    artifacts_go_on_with(req, 0);
+}
+
+static int set_faults(const struct conf *conf, struct faults **out, struct err *e)
+{
+    if (!conf->faults_allow)
+        return 0;
+    if (faults_parse(conf->faults_set, out, e) < 0)
+        return err_wrap(e, "[faults] set");
+    faults_set(*out);
+    return 0;
 }
 
 static int start(const struct web_context *w, void **out, struct err *e)
 {
     struct artifacts_app *app = mem_calloc(1, sizeof *app);
 
-    if (!w->cgi && gate_thread_start(w->conf, &app->gate, e) < 0) {
+    if (set_faults(w->conf, &app->faults, e) < 0 ||
+        (!w->cgi && gate_thread_start(w->conf, &app->gate, e) < 0)) {
+        faults_free(app->faults);
         free(app);
         return -1;
     }
@@ -70,6 +92,8 @@ static void stop(void *ctx)
     struct artifacts_app *app = ctx;
 
     gate_thread_stop(app->gate);
+    faults_set(NULL);
+    faults_free(app->faults);
     free(app);
 }
 

@@ -4,6 +4,7 @@
 
 /* What the handlers of the artifacts program share. Artifacts contract, section 3. */
 #include "base/err.h"
+#include "base/fault.h"
 #include "handlers/gate_thread.h"
 #include "store/artifact.h"
 #include "store/assignment.h"
@@ -11,6 +12,7 @@
 #include "web/request.h"
 
 struct artifacts_app {
+    struct faults *faults;    /* of tests; NULL: none */
     struct gate_thread *gate; /* NULL in CGI: housekeeping has to do */
 };
 
@@ -27,6 +29,9 @@ int artifacts_node(const struct web_req *req, const char **out, struct err *e) W
 
 /* After work that took long: the stores have their full time from now on. */
 void artifacts_go_on(struct web_req *req);
+
+/* The same, with a time that grows with the size of what is stored. */
+void artifacts_go_on_with(struct web_req *req, size_t size);
 
 /* Publishing. */
 int put_manifest(struct web_req *req, struct web_reply *reply, struct err *e);

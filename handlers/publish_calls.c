@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -118,10 +119,10 @@ int put_manifest(struct web_req *req, struct web_reply *reply, struct err *e)
     if (artifacts_named(req, &named, e) < 0 || read_text(req, &text, &size, e) < 0 ||
         manifest_read(text, size, &m, e) < 0 || check_names(&m, &named, e) < 0)
         return -1;
-    artifacts_go_on(req);
+    artifacts_go_on_with(req, size);
     const struct published p = { &m, text, size, req->caller.subject };
     const int found = version_announce(req->db, &p, &now, e);
-    if (found < 0)
+    if (found < 0 || fault_at(FAULT_MANIFEST_ANNOUNCED, e) < 0)
         return -1;
     if (is(&now.row[0], "verifying"))
         kick_gate(req);
@@ -220,10 +221,12 @@ static int take_shard(struct web_req *req, struct upload *u, int body, struct er
         return there;
     if (strcmp(u->version.row[0].part, uuid) != 0)
         return err_set(e, ERR_CONFLICT, "the version was begun anew meanwhile");
-    if (place(u, part, body, e) < 0)
+    if (fault_at(FAULT_SHARD_CHECKED, e) < 0 || place(u, part, body, e) < 0 ||
+        fault_at(FAULT_SHARD_PLACED, e) < 0)
         return -1;
     artifacts_go_on(req);
-    if (shard_landed(req->db, u->version.row[0].id, uuid, u->hex, &verifying, e) < 0)
+    if (shard_landed(req->db, u->version.row[0].id, uuid, u->hex, &verifying, e) < 0 ||
+        fault_at(FAULT_SHARD_LANDED, e) < 0)
         return -1;
     if (verifying) {
         close(STEAL_FD(part)); /* the gate wants it alone */

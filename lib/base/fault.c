@@ -34,6 +34,7 @@ static const struct {
 } POINTS[FAULT__COUNT] = {
 #define FAULT(id, name_, when_) [FAULT_##id] = { .name = (name_), .when = (when_) },
 #include "base/fault_points.def"
+#include "base/artifact_fault_points.def"
 #undef FAULT
 };
 

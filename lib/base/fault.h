@@ -20,6 +20,9 @@
 enum fault_point {
 #define FAULT(id, name, when) FAULT_##id,
 #include "base/fault_points.def"
+    FAULT__OF_PLANNERS,
+    FAULT__LAST_OF_PLANNERS = FAULT__OF_PLANNERS - 1,
+#include "base/artifact_fault_points.def"
 #undef FAULT
     FAULT__COUNT
 };

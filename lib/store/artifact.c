@@ -12,6 +12,7 @@
 #include "store/sql_time.h"
 
 enum stmt {
+    PATIENCE,
     KNOW_ARTIFACT,
     ADD,
     LOCK,
@@ -43,6 +44,9 @@ enum stmt {
     "  WITH ORDINALITY f(o, n)"
 
 static const struct db_stmt STMTS[] = {
+    /* For this transaction: a manifest of 8 MiB takes seconds. Who calls has the deadline. */
+    [PATIENCE] = { "artifact_patience",
+        "WITH p AS (SELECT set_config('statement_timeout', '60000', true)) SELECT 1 FROM p", 0 },
     /* The row as it is now, whoever made it. */
     [KNOW_ARTIFACT] = { "artifact_know",
         "INSERT INTO artifact AS a (name, kind) VALUES ($1, $2)"
@@ -216,7 +220,8 @@ static int announce(struct db *db, const struct published *p, const char *digest
     cleanup_txn struct db_txn t = DB_TXN_INIT;
     int64_t id = 0;
 
-    if (db_begin(db, &t, e) < 0 || check_kind(db, p->manifest, e) < 0)
+    if (db_begin(db, &t, e) < 0 || db_exec(db, &STMTS[PATIENCE], DB_NO_ARGS, NULL, e) < 0 ||
+        check_kind(db, p->manifest, e) < 0)
         return -1;
     const int found = find_or_add(db, p, digest, &id, e);
     if (found < 0)

@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "store/artifact_tree.h"
 
-enum { HASH_BUFFER = 1 << 20, TICK_BYTES = 64 << 20, FOLDER_MODE = 0755 };
+enum { HASH_BUFFER = 1 << 20, TICK_BYTES = 64 << 20, FOLDER_MODE = 0755, DISK_PATH_SIZE = 4096 };
 
 int disk_failed(const char *what, const char *path, struct err *e)
 {
@@ -67,9 +67,20 @@ static void part_name(const struct disk_part *p, char name[DISK_PART_NAME_SIZE])
     (void)!str_format(name, DISK_PART_NAME_SIZE, "%s.%s.part", p->version, p->uuid);
 }
 
+static int part_path(const struct disk_part *p, char path[DISK_PATH_SIZE], struct err *e)
+{
+    char name[DISK_PART_NAME_SIZE];
+
+    part_name(p, name);
+    return str_format(path, DISK_PATH_SIZE, "%s/%s/.tmp/%s", p->root, p->artifact, name) < 0
+               ? err_set(e, ERR_INVALID, "the path of the store is too long")
+               : 0;
+}
+
 int disk_part_open(const struct disk_part *p, bool alone, bool wait, int *out, struct err *e)
 {
     char name[DISK_PART_NAME_SIZE];
+    char path[DISK_PATH_SIZE];
     cleanup_fd int fd = -1;
 
     part_name(p, name);
@@ -78,6 +89,8 @@ int disk_part_open(const struct disk_part *p, bool alone, bool wait, int *out, s
         return -1;
     if (flock(fd, (alone ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB)) < 0)
         return errno == EWOULDBLOCK ? 1 : disk_failed("lock", name, e);
+    if (alone && (part_path(p, path, e) < 0 || tree_unseal(path, e) < 0))
+        return -1;
     *out = STEAL_FD(fd);
     return 0;
 }
@@ -239,11 +252,6 @@ int disk_copy(struct disk_range from, struct disk_range to, int64_t size, struct
 
 int disk_part_remove(const struct disk_part *p, struct err *e)
 {
-    char name[DISK_PART_NAME_SIZE];
-    char path[4096];
-
-    part_name(p, name);
-    if (str_format(path, sizeof path, "%s/%s/.tmp/%s", p->root, p->artifact, name) < 0)
-        return err_set(e, ERR_INVALID, "the store's path is too long");
-    return tree_remove(path, e);
+    char path[DISK_PATH_SIZE];
+    return part_path(p, path, e) < 0 ? -1 : tree_remove(path, e);
 }

@@ -26,18 +26,19 @@ struct disk_part {
     const char *uuid;
 };
 
-/* The folder of the part, made if it is not there, and locked: shared (to add to it) or alone (to judge it). 1: somebody holds
- * it so that the lock would have to wait, and wait is false. The lock goes when *fd is closed. */
+/* The folder of the part, made if it is not there, and locked: shared (to add to it) or alone (to judge it: then what an
+ * earlier judge had write-protected is open again). 1: somebody holds
+ * it so that the lock would have to wait, and wait is false. The lock goes when *out is closed. */
 int disk_part_open(
-    const struct disk_part *p, bool alone, bool wait, int *fd, struct err *e) WARN_UNUSED;
+    const struct disk_part *p, bool alone, bool wait, int *out, struct err *e) WARN_UNUSED;
 
 /* A file of it, for reading and writing; made, with its folders, if make is set. What was made is durable
  * when this returns. */
-int disk_part_file(int part, const char *path, bool make, int *fd, struct err *e) WARN_UNUSED;
+int disk_part_file(int part, const char *path, bool make, int *out, struct err *e) WARN_UNUSED;
 
 /* A file of a version that has landed, for reading. */
 int disk_file(const char *root, const char *artifact, const char *version, const char *path,
-    int *fd, struct err *e) WARN_UNUSED;
+    int *out, struct err *e) WARN_UNUSED;
 
 /* SHA-256 of size bytes from offset at on. ERR_INVALID: there are fewer. tick, if not NULL, is called every few
  * megabytes; -1 from it ends the reading, with its error. */
@@ -61,6 +62,10 @@ int disk_copy(
  * verified. ERR_CONFLICT: there is such a version. */
 int disk_land(const struct disk_part *p, int part, const struct manifest *m, const char *text,
     size_t size, struct err *e) WARN_UNUSED;
+
+/* The last step of landing, for a version that has its place already. */
+int disk_seal(
+    const char *root, const char *artifact, const char *version, struct err *e) WARN_UNUSED;
 
 /* Is there such a version on the disk? */
 bool disk_has_version(const char *root, const char *artifact, const char *version);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "store/artifact_disk.h"
@@ -57,6 +58,19 @@ static int move(const struct disk_part *p, struct err *e)
     return 0;
 }
 
+int disk_seal(const char *root, const char *artifact, const char *version, struct err *e)
+{
+    cleanup_fd int top = -1;
+    cleanup_fd int versions = -1;
+    cleanup_fd int fd = -1;
+
+    if (disk_artifact(root, artifact, false, &top, e) < 0 ||
+        disk_folder(top, "versions", false, &versions, e) < 0 ||
+        disk_folder(versions, version, false, &fd, e) < 0)
+        return -1;
+    return fchmod(fd, SEALED_MODE) < 0 || fsync(fd) < 0 ? disk_failed("seal", version, e) : 0;
+}
+
 int disk_land(const struct disk_part *p, int part, const struct manifest *m, const char *text,
     size_t size, struct err *e)
 {
@@ -73,8 +87,7 @@ int disk_land(const struct disk_part *p, int part, const struct manifest *m, con
     if (tree_check(path, m, e) < 0 || sync_files(part, m, e) < 0 ||
         put_file(part, "manifest.json", text, size, e) < 0 ||
         put_file(part, "README.digest", line, strlen(line), e) < 0 || tree_seal(path, m, e) < 0 ||
-        move(p, e) < 0)
+        fault_at(FAULT_GATE_SEALED, e) < 0 || move(p, e) < 0)
         return -1;
-    return fchmod(part, SEALED_MODE) < 0 || fsync(part) < 0 ? disk_failed("seal", p->version, e)
-                                                            : 0;
+    return disk_seal(p->root, p->artifact, p->version, e);
 }

@@ -7,7 +7,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { FILE_MODE = 0444, EXECUTABLE_MODE = 0555, FOLDER_MODE = 0555, OPEN_FOLDER_MODE = 0755 };
+enum {
+    FILE_MODE = 0444,
+    EXECUTABLE_MODE = 0555,
+    FOLDER_MODE = 0555,
+    OPEN_FOLDER_MODE = 0755,
+    OPEN_FILE_MODE = 0644
+};
 
 static void close_fts(FTS **f)
 {
@@ -93,6 +99,22 @@ int tree_check(const char *path, const struct manifest *m, struct err *e)
 {
     const struct sealing s = sealing_of(path, m);
     return each(path, check_one, &s, e);
+}
+
+static int unseal_one(FTSENT *at, const void *ctx, struct err *e)
+{
+    (void)ctx;
+    const bool folder = at->fts_info == FTS_D;
+    if (!folder && at->fts_info != FTS_F)
+        return 0;
+    return chmod(at->fts_accpath, folder ? OPEN_FOLDER_MODE : OPEN_FILE_MODE) < 0
+               ? disk_failed("open", at->fts_path, e)
+               : 0;
+}
+
+int tree_unseal(const char *path, struct err *e)
+{
+    return each(path, unseal_one, NULL, e);
 }
 
 static int sync_folder(FTSENT *at, const void *ctx, struct err *e)

@@ -20,6 +20,9 @@ int tree_remove(const char *path, struct err *e) WARN_UNUSED;
 /* Each file below path/files is one of the manifest, and nothing else is there: ERR_INVALID. */
 int tree_check(const char *path, const struct manifest *m, struct err *e) WARN_UNUSED;
 
+/* Takes tree_seal() back. */
+int tree_unseal(const char *path, struct err *e) WARN_UNUSED;
+
 /* Syncs every folder below path, then takes write permission from all files and from the folders below path; not from
  * path itself. */
 int tree_seal(const char *path, const struct manifest *m, struct err *e) WARN_UNUSED;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "store/artifact.h"
@@ -101,7 +102,7 @@ static int clone_shards(struct judging *j, int64_t *bad, struct err *e)
         const bool last = i + 1 == todo.n || strcmp(s->digest, s[1].digest) != 0;
         if (spoiled == 0)
             spoiled = clone_one(j, s, e);
-        if (spoiled < 0 || tick(j, e) < 0)
+        if (spoiled < 0 || tick(j, e) < 0 || fault_at(FAULT_GATE_CLONED, e) < 0)
             return -1;
         if (!last)
             continue;
@@ -177,8 +178,9 @@ static int read_back_all(struct judging *j, struct err *why, struct err *e)
 
 static int land(struct judging *j, struct err *why, struct err *e)
 {
-    if (j->landed ||
-        disk_land(&j->part, j->fd, &j->manifest, j->claim->text, (size_t)j->claim->size, e) == 0)
+    if (j->landed)
+        return disk_seal(j->gate->root, j->claim->artifact, j->claim->version, e);
+    if (disk_land(&j->part, j->fd, &j->manifest, j->claim->text, (size_t)j->claim->size, e) == 0)
         return 0;
     if (e->code != ERR_INVALID && e->code != ERR_CONFLICT)
         return -1;
@@ -198,6 +200,8 @@ static int judge(struct judging *j, struct gate_done *done, struct err *e)
         return 0;
     }
     int rc = read_back_all(j, &why, e);
+    if (fault_at(FAULT_GATE_READ, e) < 0)
+        return -1;
     if (rc == 0)
         rc = land(j, &why, e);
     if (rc < 0)
@@ -210,7 +214,9 @@ static int judge(struct judging *j, struct gate_done *done, struct err *e)
             LOG_S("version", j->claim->version), LOG_S("reason", why.msg));
         return j->landed ? 0 : disk_part_remove(&j->part, e);
     }
-    if (gate_publish(j->db, j->claim->id, j->gate->holder, e) < 0)
+    if (fault_at(FAULT_GATE_MOVED, e) < 0 ||
+        gate_publish(j->db, j->claim->id, j->gate->holder, e) < 0 ||
+        fault_at(FAULT_GATE_PUBLISHED, e) < 0)
         return -1;
     done->published++;
     log_info(LOG_MSG("version published"), LOG_S("artifact", j->claim->artifact),
@@ -228,7 +234,10 @@ static int judge_claim(struct db *db, const struct gate *g, const struct gate_cl
         .part = { g->root, c->artifact, c->version, c->part },
         .fd = -1,
         .renewed_ns = clock_mono_ns() };
-    int rc = manifest_read(c->text, (size_t)c->size, &j.manifest, e);
+    int rc = fault_at(FAULT_GATE_CLAIMED, e);
+
+    if (rc == 0)
+        rc = manifest_read(c->text, (size_t)c->size, &j.manifest, e);
 
     j.landed = disk_has_version(g->root, c->artifact, c->version);
     if (rc == 0 && !j.landed)
