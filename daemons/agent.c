@@ -17,6 +17,8 @@ static const char USAGE[] =
     "  verify ARTIFACT VERSION        reads a landed version whole\n"
     "  switch ARTIFACT VERSION        makes `current` point to a landed version\n"
     "  status                         says what there is, as JSON\n"
+    "  publish DIR                    puts a directory into the store as a new version\n"
+    "  import hf|oci DIR              likewise, of a directory of Hugging Face or an OCI image layout\n"
     "\n"
     "'weighbridge-agent COMMAND --help' says more.\n"
     "\n" TOOL_COMMON_USAGE;
@@ -30,6 +32,8 @@ static const struct {
     { "verify", agent_verify },
     { "switch", agent_switch },
     { "status", agent_status },
+    { "publish", agent_publish },
+    { "import", agent_import },
 };
 
 int agent_failed(const char *what, const struct mishap *m)

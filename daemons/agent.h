@@ -14,6 +14,15 @@ int agent_adopt(int argc, char **argv);
 int agent_verify(int argc, char **argv);
 int agent_status(int argc, char **argv);
 int agent_switch(int argc, char **argv);
+int agent_publish(int argc, char **argv);
+int agent_import(int argc, char **argv);
+
+enum { AGENT_TOKEN_SIZE = 4096 + 1 };
+
+/* The first line of a file, or [agent] token when file is NULL; "": none. The caller wipes it. MISHAP_PERMISSION and the like: it
+ * cannot be read, or holds none. */
+int agent_read_token(const char *file, const struct conf *conf, char token[AGENT_TOKEN_SIZE],
+    struct mishap *m) WARN_UNUSED;
 
 /* Says in one line what went wrong, class and reason first, and gives the exit status for it. */
 int agent_failed(const char *what, const struct mishap *m);

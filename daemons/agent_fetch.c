@@ -15,8 +15,6 @@
 #include "fetch/fetch.h"
 #include "store/manifest_json.h"
 
-enum { TOKEN_MAX = 4096 };
-
 #define PULL_USAGE \
     "  --root ROOT        folder of the versions (else [agent] root)\n" \
     "  --token-file FILE  bearer token for the origin (else [agent] token)\n"
@@ -43,21 +41,20 @@ struct arguments {
     bool move;
 };
 
-/* *token is the caller's; "" for none. */
-static int read_token(
-    const char *file, const struct conf *conf, char token[TOKEN_MAX + 1], struct mishap *m)
+int agent_read_token(
+    const char *file, const struct conf *conf, char token[AGENT_TOKEN_SIZE], struct mishap *m)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
 
     if (file == NULL)
-        return str_copy(token, TOKEN_MAX + 1, conf->agent_token);
-    if (depot_read_file(file, TOKEN_MAX, &text, &size, m) < 0)
+        return str_copy(token, AGENT_TOKEN_SIZE, conf->agent_token);
+    if (depot_read_file(file, AGENT_TOKEN_SIZE - 1, &text, &size, m) < 0)
         return mishap_wrap(m, "--token-file");
     text[strcspn(text, "\r\n")] = '\0';
     if (text[0] == '\0')
         return mishap_set(m, MISHAP_PERMISSION, "--token-file: no token in it");
-    return str_copy(token, TOKEN_MAX + 1, text);
+    return str_copy(token, AGENT_TOKEN_SIZE, text);
 }
 
 static int get_manifest(
@@ -134,7 +131,7 @@ struct command {
     struct tool_operands operands;
     struct arguments a;
     struct conf conf;
-    char token[TOKEN_MAX + 1];
+    char token[AGENT_TOKEN_SIZE];
     struct pull pull;
 };
 
@@ -159,7 +156,7 @@ static int command_begin(struct command *c, int argc, char **argv, int *status)
     *status = rc < 0 ? TOOL_USAGE : AGENT_DONE;
     if (rc != 0)
         return 1;
-    if (read_token(c->a.token_file, &c->conf, c->token, &m) < 0) {
+    if (agent_read_token(c->a.token_file, &c->conf, c->token, &m) < 0) {
         *status = agent_failed("the token cannot be read", &m);
         return 1;
     }

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The commands that put a version into the store. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemons/agent.h"
+#include "daemons/agent_publish_from.h"
+#include "fetch/publish.h"
+#include "fetch/source.h"
+#include "store/manifest_json.h"
+
+enum { THREADS = 4, TRIES = 8, POLL_MS = 250, SHOW_MS = 200 };
+
+#define COMMON_USAGE \
+    "  --url URL          of the service: https://HOST (http:// only for this machine)\n" \
+    "  --token-file FILE  bearer token of a publisher (else [agent] token)\n" \
+    "  --artifact NAME    what it is\n" \
+    "  --version VERSION  and which one: never used again for other bytes\n" \
+    "  --shard-bytes N    a multiple of 1048576; else 16 MiB, or 64 MiB over 100 GB\n"
+
+static const char PUBLISH_USAGE[] =
+    "usage: weighbridge-agent publish [OPTION]... DIR\n"
+    "\n"
+    "Puts the files below DIR into the store as a new version, and waits until it is verified and published. What the\n"
+    "store has already is not sent; whoever was interrupted starts again.\n"
+    "\n" COMMON_USAGE "  --kind KIND        weights (the default) or image\n" TOOL_COMMON_USAGE;
+
+static const char IMPORT_USAGE[] =
+    "usage: weighbridge-agent import [OPTION]... hf|oci DIR\n"
+    "\n"
+    "Publishes what is on this disk in another form. hf: a model of Hugging Face's cache, one of its snapshots, or a clone. oci: an\n"
+    "OCI image layout, whose blobs are held against their names.\n"
+    "\n" COMMON_USAGE
+    "  --revision REV     hf: which snapshot; else that of refs/main, or the only one\n" TOOL_COMMON_USAGE;
+
+struct arguments {
+    const char *url;
+    const char *token_file;
+    const char *artifact;
+    const char *version;
+    const char *shard_bytes;
+    const char *kind;
+    const char *revision;
+};
+
+/* The line on a terminal. */
+struct shown {
+    const char *what;
+    int64_t began_ns;
+    int64_t last_ns;
+    bool terminal;
+};
+
+static void show(struct shown *s, const char *phase, int64_t done, int64_t total)
+{
+    static const double MB = 1e6;
+    const int64_t now_ns = clock_mono_ns();
+
+    if (!s->terminal || (now_ns - s->last_ns < SHOW_MS * NS_PER_MS && done < total))
+        return;
+    s->last_ns = now_ns;
+    fprintf(stderr, "\r%s %s %5.1f %% of %.1f MB \033[K", s->what, phase,
+        total > 0 ? 100.0 * (double)done / (double)total : 100.0, (double)total / MB);
+    (void)fflush(stderr);
+}
+
+static void show_hashing(void *ctx, int64_t done, int64_t total)
+{
+    show(ctx, "hashing", done, total);
+}
+
+static void show_sending(void *ctx, enum publish_phase phase, int64_t done, int64_t total)
+{
+    show(ctx, phase == PUBLISH_UPLOADING ? "sending" : "verifying", done, total);
+}
+
+static void show_end(struct shown *s)
+{
+    if (s->terminal)
+        fputs("\r\033[K", stderr);
+    s->terminal = false;
+}
+
+/* A command in hand. */
+struct command {
+    struct arguments a;
+    struct tool_operands operands;
+    struct conf conf;
+    char token[AGENT_TOKEN_SIZE];
+    char what[ARTIFACT_NAME_MAX + VERSION_NAME_MAX + 2];
+    struct shown shown;
+    struct outbound_options options;
+};
+
+static void command_end(struct command *c)
+{
+    show_end(&c->shown);
+    conf_free(&c->conf);
+    explicit_bzero(c->token, sizeof c->token);
+}
+#define cleanup_command __attribute__((cleanup(command_end)))
+
+static int usage(const char *what)
+{
+    fprintf(stderr, "weighbridge-agent: %s\n", what);
+    return TOOL_USAGE;
+}
+
+/* One line, class first, as all commands have it. A conflict is for people to resolve: status 1, as whatever may be tried again. */
+static int failed(struct command *c, const struct err *e)
+{
+    static const enum mishap_reason OF[ERR__COUNT] = {
+        [ERR_UNAVAILABLE] = MISHAP_CONNECT,
+        [ERR_TIMEOUT] = MISHAP_TIMEOUT,
+        [ERR_UNAUTHENTICATED] = MISHAP_PERMISSION,
+        [ERR_FORBIDDEN] = MISHAP_PERMISSION,
+        [ERR_NOT_FOUND] = MISHAP_ARTIFACT_MISSING,
+    };
+    struct mishap m = MISHAP_INIT;
+
+    show_end(&c->shown);
+    (void)mishap_err(&m, OF[e->code] == MISHAP_NONE ? MISHAP_MANIFEST_MISMATCH : OF[e->code], e);
+    const int status = agent_failed("not published", &m);
+    return e->code == ERR_CONFLICT ? AGENT_USED_UP : status;
+}
+
+/* A token goes out in the clear to nobody else. */
+static bool is_this_machine(const char *url)
+{
+    static const char *const HOSTS[] = { "localhost", "127.0.0.1", "[::1]" };
+    const char *host = url + strlen("http://");
+
+    for (size_t i = 0; i < sizeof HOSTS / sizeof HOSTS[0]; i++) {
+        const size_t size = strlen(HOSTS[i]);
+        if (strncasecmp(host, HOSTS[i], size) == 0 && strchr(":/", host[size]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static int check_arguments(struct command *c)
+{
+    struct err e = ERR_INIT;
+    enum http_peer peer = HTTP_PEER_ANY;
+    int64_t shard_bytes = 0;
+
+    if (c->a.url == NULL || c->a.artifact == NULL || c->a.version == NULL)
+        return usage("--url, --artifact and --version are needed");
+    if (source_url_check(c->a.url, &peer, &e) < 0 ||
+        artifact_name_check("--artifact", c->a.artifact, ARTIFACT_NAME_MAX, &e) < 0 ||
+        artifact_name_check("--version", c->a.version, VERSION_NAME_MAX, &e) < 0)
+        return usage(e.msg);
+    if (peer == HTTP_PEER_LOOPBACK && !is_this_machine(c->a.url))
+        return usage("--url: https, or http to localhost, 127.0.0.1 or [::1]");
+    if (c->a.shard_bytes != NULL &&
+        (str_to_i64(c->a.shard_bytes, SHARD_UNIT, SHARD_BYTES_MAX, &shard_bytes) < 0 ||
+            shard_bytes % SHARD_UNIT != 0))
+        return usage("--shard-bytes: a multiple of 1048576, up to 1073741824");
+    if (c->a.kind != NULL && !artifact_kind_parse(c->a.kind, &c->options.kind))
+        return usage("--kind: weights or image");
+    c->options.artifact = c->a.artifact;
+    c->options.version = c->a.version;
+    c->options.shard_bytes = shard_bytes;
+    return AGENT_DONE;
+}
+
+/* 0: go on; 1: *status is the exit status. */
+static int command_begin(
+    struct command *c, const struct tool *tool, int argc, char **argv, int *status)
+{
+    struct mishap m = MISHAP_INIT;
+    const int rc = tool_start(tool, argc, argv, &c->conf);
+
+    *status = rc < 0 ? TOOL_USAGE : AGENT_DONE;
+    if (rc != 0)
+        return 1;
+    *status = check_arguments(c);
+    if (*status != AGENT_DONE)
+        return 1;
+    if (agent_read_token(c->a.token_file, &c->conf, c->token, &m) < 0) {
+        *status = agent_failed("the token cannot be read", &m);
+        return 1;
+    }
+    (void)str_format(c->what, sizeof c->what, "%s@%s", c->a.artifact, c->a.version);
+    c->shown = (struct shown){ .what = c->what, .terminal = isatty(STDERR_FILENO) == 1 };
+    c->options.threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    c->options.progress = show_hashing;
+    c->options.ctx = &c->shown;
+    return 0;
+}
+
+static int say(struct command *c, const struct publication *p, const struct publish_result *r)
+{
+    char digest[DIGEST_TEXT_SIZE];
+    const struct digest d = manifest_digest(p->text, p->size);
+
+    show_end(&c->shown);
+    digest_print(&d, digest);
+    printf("%s %s published: %" PRId64 " bytes in %zu files, %" PRId64 " sent, %" PRId64
+           " of %zu shards there already\n",
+        c->what, digest, p->manifest->total_bytes, p->manifest->files, r->bytes_sent,
+        r->shards_there, p->manifest->shards);
+    return AGENT_DONE;
+}
+
+static int publish_tree(struct command *c, const struct outbound *tree, const struct manifest *m)
+{
+    struct err e = ERR_INIT;
+    struct publish_result result = { 0 };
+    cleanup_buf struct buf text = BUF_INIT(MANIFEST_BYTES_MAX);
+    const struct publish_options o = { .url = c->a.url,
+        .token = c->token[0] == '\0' ? NULL : c->token,
+        .ca_file = c->conf.agent_ca_file,
+        .threads = THREADS,
+        .tries = TRIES,
+        .backoff = { 500, 30000 },
+        .poll_ms = POLL_MS,
+        .progress = show_sending,
+        .ctx = &c->shown };
+
+    manifest_print(m, NULL, &text);
+    if (text.overflow) {
+        (void)err_set(&e, ERR_INVALID, "the manifest would be over 8 MiB: use larger shards");
+        return failed(c, &e);
+    }
+    const struct publication p = { tree, m, text.data, text.len };
+    return publish(&p, &o, &result, &e) < 0 ? failed(c, &e) : say(c, &p, &result);
+}
+
+int agent_publish(int argc, char **argv)
+{
+    struct err e = ERR_INIT;
+    cleanup_command struct command c = { .operands = { .least = 1, .most = 1 } };
+    cleanup_outbound struct outbound tree = OUTBOUND_INIT;
+    cleanup_manifest struct manifest m = MANIFEST_INIT;
+    const struct tool_option own[] = { { "url", &c.a.url, NULL },
+        { "token-file", &c.a.token_file, NULL }, { "artifact", &c.a.artifact, NULL },
+        { "version", &c.a.version, NULL }, { "shard-bytes", &c.a.shard_bytes, NULL },
+        { "kind", &c.a.kind, NULL } };
+    const struct tool tool = { "weighbridge-agent publish", PUBLISH_USAGE, own,
+        sizeof own / sizeof own[0], &c.operands };
+    int status = AGENT_DONE;
+
+    if (command_begin(&c, &tool, argc, argv, &status) != 0)
+        return status;
+    if (from_folder(c.operands.at[0], &tree, &e) < 0 ||
+        outbound_manifest(&tree, &c.options, &m, &e) < 0)
+        return failed(&c, &e);
+    return publish_tree(&c, &tree, &m);
+}
+
+int agent_import(int argc, char **argv)
+{
+    struct err e = ERR_INIT;
+    cleanup_command struct command c = { .operands = { .least = 2, .most = 2 } };
+    cleanup_outbound struct outbound tree = OUTBOUND_INIT;
+    cleanup_manifest struct manifest m = MANIFEST_INIT;
+    const struct tool_option own[] = { { "url", &c.a.url, NULL },
+        { "token-file", &c.a.token_file, NULL }, { "artifact", &c.a.artifact, NULL },
+        { "version", &c.a.version, NULL }, { "shard-bytes", &c.a.shard_bytes, NULL },
+        { "revision", &c.a.revision, NULL } };
+    const struct tool tool = { "weighbridge-agent import", IMPORT_USAGE, own,
+        sizeof own / sizeof own[0], &c.operands };
+    int status = AGENT_DONE;
+
+    if (command_begin(&c, &tool, argc, argv, &status) != 0)
+        return status;
+    const bool oci = strcmp(c.operands.at[0], "oci") == 0;
+    if (!oci && strcmp(c.operands.at[0], "hf") != 0)
+        return usage("import: hf or oci");
+    if (oci)
+        c.options.kind = ARTIFACT_IMAGE;
+    const char *dir = c.operands.at[1];
+    if ((oci ? from_oci(dir, &tree, &e) : from_hf(dir, c.a.revision, &tree, &e)) < 0 ||
+        outbound_manifest(&tree, &c.options, &m, &e) < 0 || (oci && from_oci_check(&m, &e) < 0))
+        return failed(&c, &e);
+    return publish_tree(&c, &tree, &m);
+}
