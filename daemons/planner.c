@@ -19,7 +19,7 @@
 #include "web/web_main.h"
 #include "web/web_options.h"
 
-enum { FSM_MAX = 1 << 18 };
+enum { FSM_MAX = 1 << 18, EXIT_USAGE = 2 };
 
 static int start(const struct web_context *w, void **app, struct err *e)
 {
@@ -99,6 +99,12 @@ static int run_once(const char *config)
     return rc < 0 ? fail(&e) : EXIT_SUCCESS;
 }
 
+static int not_alone(const char *option)
+{
+    (void)fprintf(stderr, "weighbridge-planner: %s must stand alone\n", option);
+    return EXIT_USAGE;
+}
+
 /* The actions that no other program has; all else is web_main()'s. 0 and *status when it was one of them. */
 static int own_action(int argc, char **argv, int *status)
 {
@@ -107,8 +113,8 @@ static int own_action(int argc, char **argv, int *status)
 
     for (int i = 1; i < argc; i++) {
         const bool fsm = strcmp(argv[i], "--dump-fsm") == 0;
-        if (argc == 2 && (fsm || strcmp(argv[i], "--dump-faults") == 0)) {
-            *status = fsm ? dump_fsm() : dump_faults();
+        if (fsm || strcmp(argv[i], "--dump-faults") == 0) {
+            *status = argc == 2 ? (fsm ? dump_fsm() : dump_faults()) : not_alone(argv[i]);
             return 0;
         }
         if (strcmp(argv[i], "--once") == 0)
@@ -125,12 +131,22 @@ static int own_action(int argc, char **argv, int *status)
     return once ? 0 : 1;
 }
 
+/* Without a batch service the rest works, up to there: no reason not to start. */
+static int check(const struct conf *conf, struct err *e)
+{
+    if (str_empty(conf->batch_url))
+        log_warn(LOG_MSG(
+            "there is no [batch] url: jobs will get machines and then stay in resource_preparing"));
+    return planner_check(conf, e);
+}
+
 int main(int argc, char **argv)
 {
     const struct db_stmts stmts[] = { READY_STMTS };
     const struct web_app app = {
         .name = "planner",
         .needs_postgres = true,
+        .no_cgi = true,
         .summary = "plans batch jobs and carries them out",
         .more_help =
             "  --once                    one cycle: plan, do what is due, leave\n"
@@ -140,7 +156,7 @@ int main(int argc, char **argv)
         .n_stmts = 1,
         .workers = processes,
         .socket = socket_path,
-        .check = planner_check,
+        .check = check,
         .start = start,
         .stop = stop,
     };

@@ -36,6 +36,8 @@ struct load {
     FILE *file;
     int line;
     bool failed;                  /* *e is set */
+    bool begins;                  /* the last line was a section's: its mark comes next */
+    bool mark;                    /* the last line was such a mark, none of the file's */
     bool seen[CONF_OPTION_COUNT]; /* set by the file */
     struct conf_pool_seen seen_pools;
     struct err *e;
@@ -65,12 +67,24 @@ static bool has_section(const char *section)
     return false;
 }
 
+static int begin_section(struct load *l, const char *section)
+{
+    char where[WHERE_SIZE];
+
+    (void)str_format(where, sizeof where, "%s:%d: [%s]", l->path, l->line, section);
+    if (conf_pool_section(section))
+        return conf_pool_begin(&l->conf, &l->seen_pools, section, where, l->e);
+    return has_section(section) ? 0 : err_set(l->e, ERR_INVALID, "%s: no such section", where);
+}
+
 static int take(struct load *l, const char *section, const char *key, const char *text)
 {
     bool by_file = false;
     char where[WHERE_SIZE];
 
     (void)str_format(where, sizeof where, "%s:%d: [%s] %s", l->path, l->line, section, key);
+    if (l->mark)
+        return begin_section(l, section);
     if (conf_pool_section(section))
         return conf_pool_take(
             &l->conf, &l->seen_pools, &(struct conf_pair){ section, key, text, where }, l->e);
@@ -96,19 +110,36 @@ static int on_pair(void *user, const char *section, const char *key, const char 
     return !l->failed;
 }
 
-/* Hands inih one whole line, so that none is ever cut or split, and counts them. */
+/* As inih looks at a line. */
+static bool is_section(const char *line, bool first)
+{
+    static const char BOM[] = "\xEF\xBB\xBF";
+
+    if (first && str_starts(line, BOM))
+        line += sizeof BOM - 1;
+    return line[strspn(line, " \t\v\f\r")] == '[';
+}
+
+/* Hands inih one whole line, so that none is ever cut or split, and counts them. After that of a section comes
+ * a key of ours, as the library calls its handler for keys alone, and a section may have none. */
 static char *next_line(char *line, int size, void *user)
 {
     struct load *l = user;
 
-    if (l->failed || !fgets(line, size, l->file))
+    if (l->failed)
+        return NULL;
+    l->mark = l->begins;
+    l->begins = false;
+    if (l->mark)
+        return str_copy(line, (size_t)size, "begins =\n") < 0 ? NULL : line;
+    if (!fgets(line, size, l->file))
         return NULL;
     l->line++;
     size_t len = strlen(line);
-    if (len > 0 && line[len - 1] == '\n')
+    if (len > 0 && (line[len - 1] == '\n' || feof(l->file))) {
+        l->begins = is_section(line, l->line == 1);
         return line;
-    if (feof(l->file) && len > 0)
-        return line;
+    }
     l->failed = true;
     (void)err_set(l->e, ERR_INVALID, "%s:%d: line too long, or it holds a NUL", l->path, l->line);
     return NULL;
@@ -142,7 +173,7 @@ static int read_file(struct load *l)
         return err_set(l->e, ERR_INVALID, "%s: cannot be read", l->path);
     if (bad_line != 0)
         return err_set(
-            l->e, ERR_INVALID, "%s:%d: neither a [section] nor a key = value", l->path, bad_line);
+            l->e, ERR_INVALID, "%s:%d: neither a [section] nor a key = value", l->path, l->line);
     return 0;
 }
 

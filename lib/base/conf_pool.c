@@ -102,6 +102,12 @@ static int place_of(struct conf *c, struct conf_pool_seen *seen, const char *sec
     return (int)c->pools - 1;
 }
 
+int conf_pool_begin(struct conf *c, struct conf_pool_seen *seen, const char *section,
+    const char *where, struct err *e)
+{
+    return place_of(c, seen, section, where, e) < 0 ? -1 : 0;
+}
+
 int conf_pool_take(
     struct conf *c, struct conf_pool_seen *seen, const struct conf_pair *pair, struct err *e)
 {

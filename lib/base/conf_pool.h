@@ -24,7 +24,11 @@ struct conf_pair {
     const char *where;
 };
 
-/* Takes a pair of the file; the pool is made at its first. ERR_INVALID: bad name, unknown key, set
+/* A section's line: the pool is made at its first, whether keys follow or not. ERR_INVALID: bad name. */
+int conf_pool_begin(struct conf *c, struct conf_pool_seen *seen, const char *section,
+    const char *where, struct err *e) WARN_UNUSED;
+
+/* Takes a pair of the file. ERR_INVALID: bad name, unknown key, set
  * twice, bad value. */
 int conf_pool_take(struct conf *c, struct conf_pool_seen *seen, const struct conf_pair *pair,
     struct err *e) WARN_UNUSED;

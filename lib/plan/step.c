@@ -92,7 +92,8 @@ static void tell(struct task *t, struct hand *h, const struct land *l, const str
     log_info(LOG_MSG("job"), LOG_S("from", job_state_name(before)),
         LOG_S("to", job_state_name(now->state)),
         LOG_S("event", l->event == JOB_EVENT__COUNT ? "" : job_event_name(l->event)),
-        LOG_S("error", l->error == NULL ? "" : l->error));
+        /* A key of NULL ends the list. */
+        LOG_S(str_empty(l->error) ? NULL : "error", l->error == NULL ? "" : l->error));
     count_end(now->state);
     /* A place in the pool is free, or machines are to be given back. */
     if (job_is_terminal(now->state) || is_provisioning(before) != is_provisioning(now->state))

@@ -61,7 +61,11 @@ static int read_configuration(struct process *p, struct buf *tokens, struct err 
     }
     if (conf_load(&p->conf, p->options->config, e) < 0)
         return -1;
-    return auth_read_tokens(&p->conf, tokens, e);
+    if (auth_read_tokens(&p->conf, tokens, e) == 0)
+        return 0;
+    if (p->options->config == NULL)
+        return err_wrap(e, "there is no " CONF_USUAL_PATH ", no --config and no WB_CONFIG");
+    return -1;
 }
 
 /* Without it, those that replace this worker read the files again. */

@@ -33,6 +33,7 @@ struct web_app {
     size_t n_stmts;
     bool
         needs_postgres; /* without it nothing can be answered, whatever Redis has: /readyz says so */
+    bool no_cgi;        /* for --help: start refuses to answer a CGI request */
     int64_t (*workers)(const struct conf *c);
     const char *(*socket)(const struct conf *c); /* "" or NULL: the default */
     /* What of the configuration only this program can judge (may be NULL): ERR_INVALID keeps it from starting. */

@@ -79,7 +79,8 @@ void web_options_help(const struct web_app *app)
         "%s"
         "  --version, --help\n\n"
         "Started by hand or by an init system it makes its socket, or takes the one that systemd\n"
-        "passes, and runs its workers; with a listening socket as descriptor 0 it is a worker; with\n"
-        "a CGI environment it answers one request. HUP starts a new generation of workers, TERM ends.\n",
-        app->name, app->summary, app->name, app->more_help == NULL ? "" : app->more_help);
+        "passes, and runs its workers; with a listening socket as descriptor 0 it is a worker%s.\n"
+        "HUP starts a new generation of workers, TERM ends.\n",
+        app->name, app->summary, app->name, app->more_help == NULL ? "" : app->more_help,
+        app->no_cgi ? "" : ";\nwith a CGI environment it answers one request");
 }

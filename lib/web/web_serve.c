@@ -188,7 +188,8 @@ static void count(const struct web_reply *reply, size_t sent, int64_t took_ns)
         metric_add(METRIC_AUTH_FAILURES, 1);
 }
 
-/* A store that is down is logged once by who talks to it; a thousand polls that miss it are not. */
+/* A store that is down is logged once by who talks to it; a thousand polls that miss it are not. What was to change
+ * something and was refused is, unless by who has no token: strangers are counted, and fill no log. */
 static enum log_level level_of(const struct web_req *req, const struct err *e)
 {
     if (e->code == ERR_INTERNAL)
@@ -196,7 +197,8 @@ static enum log_level level_of(const struct web_req *req, const struct err *e)
     const bool down = e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT;
     const bool reads = req->method != NULL &&
                        (strcmp(req->method, "GET") == 0 || strcmp(req->method, "HEAD") == 0);
-    return down && !reads ? LOG_INFO : LOG_DEBUG;
+    const bool told = down || (e->code != ERR_OK && req->caller.role != ROLE_NONE);
+    return told && !reads ? LOG_INFO : LOG_DEBUG;
 }
 
 static void note(

@@ -11,7 +11,7 @@ demo_jobs() {
         echo 'no batch jobs: the jobs handler does not run (./dev start jobs)'
         return
     }
-    if demo_batch_url | grep -q .; then
+    if setting batch url | grep -q .; then
         leader planner >/dev/null || die 'no planner runs: ./dev start planner'
         DEMO_INPUT=$(demo_upload)
     else
@@ -26,15 +26,14 @@ demo_jobs() {
 
 demo_get() { curl -sS -m 10 -H "Authorization: Bearer $(<"$VAR/submitter.token")" "$DEMO_URL$1"; }
 
-demo_batch_url() {
-    "$BUILD/weighbridge-planner" --config "$INI" --print-config | sed -n '/^\[batch\]/,/^\[/s/^url = //p'
-}
-
 demo_upload() {
+    local answer
     printf '%s\n' '{"custom_id":"1","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"Hello"}]}}' \
         >"$VAR/demo/input.jsonl"
-    curl -sS -m 30 -H "Authorization: Bearer $(<"$VAR/submitter.token")" -F purpose=batch -F "file=@$VAR/demo/input.jsonl" \
-        "$DEMO_URL/v1/files" | jq -er .id || die 'the batch service took no file'
+    answer=$(curl -sS -m 30 -H "Authorization: Bearer $(<"$VAR/submitter.token")" -F purpose=batch \
+        -F "file=@$VAR/demo/input.jsonl" -w '\n%{http_code}' "$DEMO_URL/v1/files") || die "POST /v1/files got no answer"
+    jq -er 'objects | .id' 2>/dev/null <<<"${answer%$'\n'*}" || die "the batch service took no file: POST /v1/files was answered $answer
+nginx asks the one of $VAR/nginx/weighbridge/batch.conf, and reads it at ./dev reload nginx"
 }
 
 # A planner that works for the pool `demo` alone: those that run know nothing of it.

@@ -100,7 +100,7 @@ TEXT
 uri() { jq -rn --arg x "$1" '$x | @uri'; }
 pg_url() { printf 'postgresql:///weighbridge?host=%s&user=weighbridge' "$(uri "$PG_SOCKETS")"; }
 
-# The port it runs on, else the one that is asked for.
+# The port that is asked for, else the one it runs or ran on, else the usual one.
 port() {
     if [[ ${WB_DEV_PORT:-} ]]; then
         echo "$WB_DEV_PORT"
@@ -340,6 +340,12 @@ port_is_free() {
     ! port_answers "$wanted" || die "port $wanted is taken; try WB_DEV_PORT=$((wanted < 65535 ? wanted + 1 : 8080)) ./dev up"
 }
 
+# A poll has been answered: who tries one next gets no 503 because the first look at the stores is still on its way.
+polls() {
+    [[ $(curl -s -o /dev/null -m 2 -w '%{http_code}' -H "Authorization: Bearer $(<"$VAR/viewer.token")" \
+        "http://127.0.0.1:$(port)/api/operations") =~ ^[1-4] ]]
+}
+
 healthy() { [[ $(curl -s -o /dev/null -m 2 -w '%{http_code}' "http://127.0.0.1:$(port)/healthz") == 200 ]]; }
 
 start_nginx() {
@@ -349,28 +355,70 @@ start_nginx() {
     mv "$VAR/port.new" "$VAR/port"
     ((EUID == 0)) && user='user root;'
     mkdir -p "$VAR/nginx/weighbridge"
-    cp "$ROOT"/nginx/*.conf "$VAR/nginx/weighbridge/"
+    copy_nginx_files
     sed -e "s|@USER@|$user|" -e "s|@WORKERS@|${WB_DEV_NGINX_WORKERS:-2}|" -e "s|@PORT@|$(port)|" \
         "$ROOT/nginx/dev.conf.in" >"$VAR/nginx/nginx.conf"
     sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge/weighbridge.conf"
     sed -i "s|/srv/artifacts|$VAR/store|g" "$VAR"/nginx/weighbridge/artifacts_{upload,bytes}.conf
-    set_batch_service
     mkdir -p "$VAR/nginx/tmp"
     rm -f "$VAR/nginx/nginx.pid"
     launch nginx nginx -p "$(home_of nginx)/" -c nginx.conf -e error.log -g 'daemon off;'
     wait_until nginx 20 nginx_answers
 }
 
-# The files of the batch service that WB_BATCH_URL (and WB_BATCH_TOKEN) name, if they do.
-set_batch_service() {
-    local url=${WB_BATCH_URL:-} conf=$VAR/nginx/weighbridge/batch.conf
-    [[ $url ]] || return 0
-    url=${url#http://}
-    url=${url%%/*}
-    [[ $url =~ ^[A-Za-z0-9.:_-]+$ ]] || die "WB_BATCH_URL is no http://HOST:PORT"
-    chmod 600 "$conf"
-    sed -i "s|127.0.0.1:8090|$url|" "$conf"
-    [[ ! ${WB_BATCH_TOKEN:-} ]] || sed -i "s|default \"\";|default \"Bearer $WB_BATCH_TOKEN\";|" "$conf"
+# All but batch.conf are ours. That one is made from the configuration as long as it is as we made it last.
+copy_nginx_files() {
+    local conf=$VAR/nginx/weighbridge/batch.conf made=$VAR/nginx/batch.made file
+    for file in "$ROOT"/nginx/*.conf; do
+        [[ ${file##*/} == batch.conf ]] || cp "$file" "$VAR/nginx/weighbridge/"
+    done
+    if [[ -e $conf ]] && ! cmp -s "$conf" "$made"; then
+        say "nginx: $conf was edited, and stays as it is"
+        return
+    fi
+    (umask 077 && batch_conf >"$made.new") || exit
+    mv "$made.new" "$made"
+    install -m 600 "$made" "$conf"
+}
+
+# setting SECTION KEY: what the programs make of the ini and the environment.
+setting() { "$BUILD/weighbridge-jobs" --config "$INI" --print-config | sed -n "/^\[$1\]/,/^\[/s/^$2 = //p"; }
+
+# --print-config hides it. Variables count for more than the file, as with the programs.
+batch_token() {
+    local file=${WB_BATCH_TOKEN_FILE:-}
+    if [[ ${WB_BATCH_TOKEN:-} ]]; then
+        printf %s "$WB_BATCH_TOKEN"
+        return
+    fi
+    [[ $file ]] || file=$(batch_ini token_file)
+    if [[ $file ]]; then cat "$file"; else batch_ini token; fi
+}
+
+batch_ini() { sed -n "/^\[batch\]/,/^\[/s/^ *$1 *= *//p" "$INI"; }
+
+# nginx/batch.conf for the batch service that [batch] url names, if any, with its token.
+batch_conf() {
+    local url token line
+    url=$(setting batch url)
+    if [[ ! $url ]]; then
+        cat "$ROOT/nginx/batch.conf"
+        return
+    fi
+    if [[ ! $url =~ ^http://([A-Za-z0-9._-]+)(:[0-9]+)?(/v1)?/*$ ]]; then
+        say "nginx: [batch] url is no http://HOST:PORT; for files of jobs, edit $VAR/nginx/weighbridge/batch.conf"
+        cat "$ROOT/nginx/batch.conf"
+        return
+    fi
+    url=${BASH_REMATCH[1]}${BASH_REMATCH[2]:-:80}
+    token=$(batch_token)
+    [[ $token =~ ^[A-Za-z0-9._~+/=-]*$ ]] || die '[batch] token: holds what no bearer token has'
+    # No argument of another program: those are everybody's to read.
+    while IFS= read -r line; do
+        line=${line//127.0.0.1:8090/$url}
+        [[ ! $token ]] || line=${line/#    default \"\";/    default \"Bearer $token\";}
+        printf '%s\n' "$line"
+    done <"$ROOT/nginx/batch.conf"
 }
 
 # nginx writes its number once it has the port: an answer alone may be that of another server.

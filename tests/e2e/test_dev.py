@@ -87,6 +87,29 @@ def test_nginx_that_could_not_bind_is_not_taken_for_the_server_that_answers(othe
     assert str(other.port) in done.stdout
 
 
+def test_nginx_asks_the_batch_service_of_the_configuration_unless_its_file_was_edited(other):
+    ini, conf = other.var / "weighbridge.ini", other.var / "nginx" / "weighbridge" / "batch.conf"
+
+    def restart(**environ):
+        for words in (("stop", "nginx"), ("start", "nginx")):
+            done = try_dev(other, *words, **environ)
+            assert done.returncode == 0, done.stdout
+        return done.stdout
+    restart()
+    shipped = (ROOT / "nginx" / "batch.conf").read_text()
+    assert conf.read_text() == shipped
+    ini.write_text(ini.read_text() + "[batch]\nurl = http://localhost:8765/v1\ntoken = a-token\n")
+    restart()
+    assert "server localhost:8765;" in conf.read_text() and 'default "Bearer a-token";' in conf.read_text()
+    assert conf.stat().st_mode & 0o777 == 0o600
+    restart(WB_BATCH_URL="http://127.0.0.1:8766", WB_BATCH_TOKEN="b-token")
+    assert "server 127.0.0.1:8766;" in conf.read_text() and 'default "Bearer b-token";' in conf.read_text()
+    mine = conf.read_text().replace("keepalive 8", "keepalive 9")
+    conf.write_text(mine)
+    assert "was edited" in restart()
+    assert conf.read_text() == mine
+
+
 def test_up_again_is_fine_but_not_on_another_port(stack):
     stack.dev("up")
     done = try_dev(stack, "up", WB_DEV_PORT=str(free_port()))
@@ -128,12 +151,19 @@ def test_readme_has_the_lines_that_up_prints(stack):
     assert lines((ROOT / "README.md").read_text(encoding="utf8")) == printed
 
 
-@pytest.mark.parametrize("words", [("down", "--wpie"), ("down", "--wipe", "x"), ("status", "nginx")])
+@pytest.mark.parametrize("words", [("down", "--wpie"), ("down", "--wipe", "x"), ("status", "nginx"), ("env", "x"), ("logs", "nginx", "jobs")])
 def test_unknown_arguments_are_refused(stack, words):
     done = try_dev(stack, *words)
     assert done.returncode != 0
     assert f"does not take '{words[-1]}'" in done.stdout
     assert stack.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("words, says", [(("thaw", "jobs"), "jobs does not run"), (("reload", "postgres"), "not reloaded")])
+def test_what_cannot_be_done_to_a_service_is_said(other, words, says):
+    done = try_dev(other, *words)
+    assert done.returncode != 0
+    assert says in done.stdout
 
 
 @pytest.mark.parametrize("name", ["with space", "with'quote"])

@@ -52,6 +52,23 @@ def test_the_line_answers_its_question(site, number, question, command, answer):
     check_answer(site, question, command, answer)
 
 
+def test_what_question_20_says_of_the_log(site):
+    """A refused call is in the log, with who called; a stranger's, and a read, are not."""
+    def traced(trace, method, token, path="/api/v1/staging/phi-4"):
+        body = {"node_name": "gpu-3", "bytes_sent": -5} if method == "PUT" else None
+        answer = site.call(method, path, body, token=token, headers={"X-Request-Id": trace})
+        assert 400 <= answer.status_code < 500 and answer.json()["request_id"] == trace
+    traced("trace-stranger", "PUT", None)
+    traced("trace-reader", "GET", "viewer", "/api/v1/staging/nothing-like-it")
+    traced("trace-refused", "PUT", "worker")
+
+    def lines():
+        return (site.var / "log" / "operations.log").read_text(errors="replace").splitlines()
+    line = wait_until(lambda: [found for found in lines() if "trace-refused" in found], "the refusal's line")
+    assert len(line) == 1 and "status=400" in line[0] and "caller=worker" in line[0] and "bytes_sent" in line[0]
+    assert not [found for found in lines() if "trace-stranger" in found or "trace-reader" in found]
+
+
 def test_the_eta_of_question_6_is_a_number(site):
     def eta():
         return site.get("/api/v1/load-jobs/llama-3").json().get("eta_seconds")

@@ -80,7 +80,17 @@ def test_every_part_is_there(stack, stage):
         f"{program}.8" for program in programs}
     for folder in ("sysusers.d", "tmpfiles.d"):
         assert (stage.at("prefix") / "lib" / folder / "weighbridge.conf").is_file()
-    assert {"weighbridge.ini", *(p.name for p in (ROOT / "docs").glob("*.*") if p.name not in ("style.md", "weighbridge.ini.in"))} <= {p.name for p in stage.at("docdir").iterdir()}
+    pages = {p.name for p in (ROOT / "docs").glob("*.*")} - {"weighbridge.ini.in"}
+    assert {p.name for p in (stage.at("docdir") / "docs").iterdir() if p.name != "weighbridge.ini"} == pages
+    assert {"README.md", "LICENSE", "weighbridge.ini"} <= {p.name for p in stage.at("docdir").iterdir()}
+
+
+def test_links_of_installed_pages_lead_to_installed_pages(stage):
+    pages = list(stage.at("docdir").rglob("*.md"))
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf8"))]
+    assert len(links) > 30
+    for page, link in links:
+        assert (page.parent / link).exists(), (page.name, link)
 
 
 def test_every_file_that_the_pages_name_is_there(stage):
@@ -94,7 +104,7 @@ def test_every_file_that_the_pages_name_is_there(stage):
 
 def test_nothing_is_left_to_be_filled_in(stage):
     for path in stage.files():
-        if path.parent != stage.at("sbindir") and path.parent != stage.at("docdir"):
+        if path.parent != stage.at("sbindir") and stage.at("docdir") not in path.parents:
             assert not re.search(r"@[a-z]+@", path.read_text()), path
 
 

@@ -2,6 +2,7 @@
 """The program itself: its command line, the ways it can be started, and what it never tells. Design, "Configuration",
 "Processes"; docs/config.md."""
 import os
+import re
 import signal
 import socket
 import stat
@@ -39,7 +40,7 @@ def test_an_unknown_option_ends_with_2_and_says_where_help_is(stack, args):
 def test_check_tells_what_is_wrong(stack, tmp_path):
     assert run(stack, "--config", ini_of(stack), "--check") == (0, "ok\n", "")
     for text, says in (("[db]\ncolour = blue\n", "colour"), ("[fcgi]\nthreads = 1\n", "threads"), ("x\n", "1"),
-                       ("[auth]\nmode = closed\n", "mode"), ("[nothing]\na = b\n", "nothing"),
+                       ("[auth]\nmode = closed\n", "mode"), ("[nothing]\na = b\n", "nothing"), ("[bogus]\n", "[bogus]: no such section"),
                        ("[auth]\nmode = open\n[runtime]\nlog_level = loud\n", "log_level"),
                        ("[auth]\nmode = open\n[redis]\nurl = x\n", "[redis] url")):
         bad = tmp_path / "bad.ini"
@@ -48,6 +49,29 @@ def test_check_tells_what_is_wrong(stack, tmp_path):
         assert status == 1 and not out and says in err, (text, err)
     status, _, err = run(stack, "--config", str(tmp_path / "none.ini"), "--check")
     assert status == 1 and "none.ini" in err
+
+
+def test_without_a_batch_service_the_planners_check_warns(stack):
+    status, out, err = run(stack, "--config", ini_of(stack), "--check", name="weighbridge-planner")
+    assert (status, out) == (0, "ok\n") and "no [batch] url" in err and "level=warn" in err
+    env = {**os.environ, "WB_BATCH_URL": "http://127.0.0.1:1"}
+    assert run(stack, "--config", ini_of(stack), "--check", name="weighbridge-planner", env=env) == (0, "ok\n", "")
+
+
+def test_the_planner_has_no_cgi_and_says_what_stands_alone(stack):
+    assert "CGI environment" in run(stack, "--help")[1]
+    assert "CGI environment" not in run(stack, "--help", name="weighbridge-planner")[1]
+    status, out, err = run(stack, "--config", ini_of(stack), "--dump-faults", name="weighbridge-planner")
+    assert (status, out) == (2, "") and "--dump-faults must stand alone" in err
+
+
+def test_without_any_configuration_it_names_what_it_looked_for(stack):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("WB_")}
+    usual = re.search(r"else (/\S+/weighbridge\.ini)", run(stack, "--help")[1])[1]
+    if os.path.exists(usual):
+        pytest.skip("there is one")
+    status, _, err = run(stack, "--check", env=env)
+    assert status == 1 and f"there is no {usual}" in err
 
 
 def test_a_second_migration_has_nothing_to_do(stack):

@@ -197,7 +197,11 @@ static void mistakes_name_their_line(void **state)
 {
     (void)state;
     refuse("[db]\n\nurll = x\n", "wb.conf:3: [db] urll: no such key");
-    refuse("[dbx]\nurl = x\n", "wb.conf:2: [dbx] url: no such section");
+    refuse("[dbx]\nurl = x\n", "wb.conf:1: [dbx]: no such section");
+    refuse("[db]\n\n  [bogus]\n", "wb.conf:3: [bogus]: no such section");
+    refuse("\xEF\xBB\xBF[bogus]\n", "wb.conf:1: [bogus]: no such section");
+    refuse("[db]\n[auth]\n\njust words\n", "wb.conf:4: neither");
+    refuse("[db]\nbegins =\n", "wb.conf:2: [db] begins: no such key");
     refuse("url = x\n", ":1: [] url: no such section");
     refuse("[db]\njust words\n", ":2: neither a [section] nor a key = value");
     refuse("[db\nurl = x\n", ":1: neither");

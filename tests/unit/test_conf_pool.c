@@ -100,6 +100,18 @@ static void sections_keep_their_order_and_values(void **state)
     assert_null(conf_pool_find(&c, "cloud"));
 }
 
+static void a_section_without_a_key_is_a_pool(void **state)
+{
+    (void)state;
+    cleanup_conf struct conf c = { 0 };
+    struct err e = ERR_INIT;
+    assert_int_equal(load("[pool here]\n[pool cloud]", &c, &e), 0);
+    assert_int_equal(c.pools, 2);
+    assert_string_equal(c.pool[1].name, "cloud");
+    assert_string_equal(c.pool[1].provisioner, "local");
+    assert_string_equal(c.planner_default_pool, "here");
+}
+
 static void mistakes_are_refused(void **state)
 {
     (void)state;
@@ -111,6 +123,7 @@ static void mistakes_are_refused(void **state)
     refuse("[pool a.b]\npolicy = fair\n", "the pool's name");
     refuse("[pool 01234567890123456789012345678901234567890]\npolicy = fair\n", "the pool's name");
     refuse("[pools]\npolicy = fair\n", "no such section");
+    refuse("[pool a.b]\n", ":1: [pool a.b]: one space and the pool's name");
     refuse("[pool a]\nspeed = 1\n", ":2: [pool a] speed: no such key");
     refuse("[pool a]\npolicy = fair\n[pool b]\npolicy = x\n[pool a]\npolicy = y\n",
         ":6: [pool a] policy: set twice");
@@ -172,6 +185,7 @@ int main(void)
         cmocka_unit_test(without_sections_there_is_a_default_pool),
         cmocka_unit_test(without_sections_the_default_pool_may_have_a_name),
         cmocka_unit_test(sections_keep_their_order_and_values),
+        cmocka_unit_test(a_section_without_a_key_is_a_pool),
         cmocka_unit_test(mistakes_are_refused),
         cmocka_unit_test(variables_override_the_pools_that_there_are),
         cmocka_unit_test(what_is_printed_is_read_back),
