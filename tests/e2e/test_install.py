@@ -214,7 +214,7 @@ def test_a_stop_reaches_workers_through_the_supervisor_alone(stage):
 def test_the_sockets_folder_outlives_the_service(stage):
     """RuntimeDirectory= would take the socket that systemd holds with it at each stop."""
     assert "\nRuntimeDirectory=" not in units(stage)["weighbridge-operations.service"].read_text()
-    assert "\nd /run/weighbridge 0755 weighbridge weighbridge" in \
+    assert "\nd /run/weighbridge 0775 weighbridge weighbridge" in \
         (stage.at("prefix") / "lib/tmpfiles.d/weighbridge.conf").read_text()
 
 
@@ -233,7 +233,7 @@ def test_user_and_folder_are_made(stage, tmp_path):
             assert "syntax" not in done.stdout.lower()
     if os.geteuid() == 0:
         assert re.search("^weighbridge:", (root / "etc" / "passwd").read_text(), re.M)
-        assert stat.S_IMODE((root / "run" / "weighbridge").stat().st_mode) == 0o755
+        assert stat.S_IMODE((root / "run" / "weighbridge").stat().st_mode) == 0o775
 
 
 # --- a release ---
