@@ -282,8 +282,9 @@ class Yard:
 
     def hurry(self):
         """Everything that waits for its time is due: so that tests wait for what happens, not for its pace."""
-        self.stack.sql("UPDATE job_run SET next_poll_at = now() WHERE lease_owner IS NULL AND next_poll_at > now()")
-        self.stack.sql("UPDATE job_run SET not_before = now() WHERE state = 0 AND not_before > now()")
+        for column, due in (("next_poll_at", "lease_owner IS NULL"), ("not_before", "state = 0")):  # never in a planner's way
+            self.stack.sql(f"UPDATE job_run SET {column} = now() WHERE job_id IN (SELECT job_id FROM job_run WHERE {due}"
+                           f" AND {column} > now() FOR UPDATE SKIP LOCKED)")
         self.stack.sql("UPDATE intent SET next_at = now() WHERE state = 0 AND lease_owner IS NULL AND next_at > now()")
         with suppress(redis.ConnectionError):  # planners look every second by themselves
             self.stack.kv().publish("wb:1:planner", "test")
