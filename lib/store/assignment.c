@@ -280,6 +280,7 @@ int assignment_receive(struct db *db, const char *node, const char *id, const st
     if (is(&held, "cancelled"))
         return err_set(e, ERR_CONFLICT, "the assignment is cancelled");
     if (is(&held, "landed")) {
+        assignments_free(out);
         HAND_OVER(out, &held, ((struct assignments)ASSIGNMENTS_INIT));
         return 1;
     }
