@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from agent_rows import AgentRows  # noqa: E402
 from jobs import JobRows  # noqa: E402
 from stack import KeptConnections, Stack, say  # noqa: E402
 
@@ -26,7 +27,7 @@ class Row:
     verdict: str = ""
 
 
-class Bench(JobRows):
+class Bench(JobRows, AgentRows):
     def __init__(self, options):
         self.stack = None  # of the rows of operations
         self.options = options
@@ -287,7 +288,7 @@ class Bench(JobRows):
 
 
 OPERATIONS_ROWS = ("polls", "outages", "tabs", "reloads", "memory", "writes", "refresh")
-JOB_ROWS = ("jobs", "jobs-churn", "jobs-scale")  # each starts what it measures
+JOB_ROWS = ("jobs", "jobs-churn", "jobs-scale", "agent")  # each starts what it measures
 ROWS = OPERATIONS_ROWS + JOB_ROWS
 
 

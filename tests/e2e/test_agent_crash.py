@@ -239,6 +239,18 @@ def test_a_part_that_is_taken_away_from_a_writer_is_not_written_to(node, origin)
         assert (tmp / "elsewhere" / "files" / path).read_bytes() == bytes(len(data))
 
 
+def test_a_folder_that_appears_under_the_versions_name_is_not_replaced(node, origin):
+    """A plain rename would silently take the place of an empty folder."""
+    url = origin.serve(FILES)
+    origin.on(f"{FILE} {MIB}-", "held", times=-1)
+    process = node.start("fetch", url)
+    wait_until(lambda: origin.held.is_set(), "a shard in flight")
+    node.folder().mkdir()
+    origin.let()
+    assert process.wait(HANG_S) == 3
+    assert list(node.folder().iterdir()) == []
+
+
 # --- space ---
 
 def test_capacity_is_looked_at_before_anything_is_written(node, origin):
