@@ -2,14 +2,13 @@
 #include "handlers/jobs_app.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 
 /* What both dialects do alike, and how each says that something failed. */
 
-enum { NUMBER_SIZE = 24, ID_SIZE = 128 };
+enum { NUMBER_SIZE = 24, ID_SIZE = 128, REFUSAL_SIZE = 1024 };
 
 int jobs_path_id(const struct web_req *req, char uuid[UUID_SIZE], struct err *e)
 {
@@ -22,7 +21,7 @@ int jobs_path_id(const struct web_req *req, char uuid[UUID_SIZE], struct err *e)
 int jobs_may_act(const struct web_req *req, const struct job *j, struct err *e)
 {
     if (req->caller.role == ROLE_ADMIN || j->created_by[0] == '\0' ||
-        strcasecmp(j->created_by, req->caller.subject) == 0)
+        strcmp(j->created_by, req->caller.subject) == 0)
         return 0;
     return err_set(e, ERR_FORBIDDEN, "only the job owner can cancel this batch");
 }
@@ -122,7 +121,8 @@ static const char *field_of(const struct err *e, char room[64])
 {
     const size_t n =
         strspn(e->msg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-    if (e->code != ERR_INVALID || n == 0 || n >= 64 || strncmp(e->msg + n, ": ", 2) != 0)
+    if ((e->code != ERR_INVALID && e->code != ERR_FORBIDDEN) || n == 0 || n >= 64 ||
+        strncmp(e->msg + n, ": ", 2) != 0)
         return NULL;
     (void)str_format(room, 64, "%.*s", (int)n, e->msg);
     return room;
@@ -143,15 +143,45 @@ static json_object *openai_error(const struct err *e)
     return o;
 }
 
+/* Of what the guard of files answers nginx passes on only headers. */
+static void repeat_in_header(struct web_reply *reply)
+{
+    size_t size = 0;
+    const char *body = reply_bytes(reply, &size);
+    char line[REFUSAL_SIZE];
+    if (size >= sizeof(line))
+        return; /* nginx has words of its own */
+    for (size_t i = 0; i < size; i++) {
+        if (body[i] < ' ' || body[i] > '~')
+            return;
+    }
+    (void)str_format(line, sizeof(line), "%.*s", (int)size, body);
+    reply_line(reply, "WB-Refusal", line);
+}
+
+static const char *dialect_of(const struct web_req *req)
+{
+    if (str_starts(req->uri, "/internal/")) {
+        const char *named = fcgi_env(req->fcgi, "WB_DIALECT");
+        return named == NULL ? "" : named;
+    }
+    return str_starts(req->uri, "/v1/")       ? "openai"
+           : str_starts(req->uri, "/api/v1/") ? "console"
+                                              : "";
+}
+
 void jobs_fail(const struct web_req *req, struct web_reply *reply, const struct err *e)
 {
-    if (str_starts(req->uri, "/v1/")) {
+    const char *dialect = dialect_of(req);
+    if (strcmp(dialect, "openai") == 0) {
         /* What stands against a request does so the second time too. */
         reply->final = e->code == ERR_CONFLICT;
         reply_failure(reply, e->code, openai_error(e));
-    } else if (str_starts(req->uri, "/api/v1/")) {
+    } else if (strcmp(dialect, "console") == 0) {
         reply_failure(reply, e->code, console_error(e));
     } else {
         reply_error(reply, e, req->request_id);
     }
+    if (str_starts(req->uri, "/internal/"))
+        repeat_in_header(reply);
 }

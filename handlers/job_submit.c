@@ -222,6 +222,7 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
         .endpoint = r->endpoint,
         .model = str_empty(t.model) ? r->model : t.model,
         .input_file = r->input_file,
+        .any_file = req->caller.role == ROLE_ADMIN,
         .completion_window =
             str_empty(r->completion_window) ? JOB_WINDOW_DEFAULT : r->completion_window,
         .window_minutes = terms.window_minutes,
@@ -235,7 +236,9 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
         .idem_hash = key == NULL ? NULL : hash,
     };
     if (job_enqueue(req->db, &job, out, fate, e) < 0)
-        return -1;
+        return e->code == ERR_FORBIDDEN
+                   ? err_wrap(e, "%s", job_field_name(r->dialect, FIELD_INPUT_FILE))
+                   : -1;
     if (*fate == JOB_FATE_NEW)
         jobs_wake(req, "enqueue");
     return 0;

@@ -36,22 +36,33 @@ enum stmt {
     QUEUED_WITH_R "q.prio = r.prio AND (q.enqueued_at, q.job_id) " beside \
                   " (r.enqueued_at, r.job_id)"
 
+/* Whose a file is: NULL when no job names it. When the first job that did is gone, the first of those left. */
+#define REFS_OF(file) "FROM job_file_ref n JOIN job o ON o.id = n.job_id WHERE n.file_id = " file
+#define FILE_OWNER(file) \
+    "coalesce((SELECT o.created_by " REFS_OF( \
+        file) " AND n.first)," \
+              " (SELECT o.created_by " REFS_OF(file) " ORDER BY n.role = 0, o.seq LIMIT 1))"
+
 static const struct db_stmt STMTS[] = {
-    /* All or nothing, in one statement; the trigger of job_run adds the event and the counters. */
+    /* All or nothing, in one statement; the trigger of job_run adds the event and the counters. Of two that name a
+     * new file at once the second waits for the first, fails on the index job_file_first and begins again. */
     [ENQUEUE] = { "job_enqueue",
-        "WITH j AS (INSERT INTO job (pool_id, created_by, name, endpoint, model, input_file,"
-        "  completion_window, window_minutes, request, idem_key, idem_hash)"
-        "  SELECT p.id, $2, $3, $4, $5, $6, $7, $8::int, $9::jsonb, $10, $11 FROM pool p"
-        "  WHERE p.name = $1"
-        "  ON CONFLICT (created_by, idem_key) WHERE idem_key IS NOT NULL DO NOTHING RETURNING *),"
-        " r AS (INSERT INTO job_run (job_id, pool_id, tenant, prio, actor, enqueued_at,"
-        "  queue_deadline, replicas, gpus, gpu_type)"
-        "  SELECT j.id, j.pool_id, $12, $13::smallint, j.created_by, j.created_at,"
-        "  j.created_at + $14::bigint * interval '1 microsecond', $15::int, $16::int, $17 FROM j RETURNING *),"
-        " f AS (INSERT INTO job_file_ref (file_id, job_id, role) SELECT j.input_file, j.id, 0"
-        "  FROM j)"
-        " SELECT " JOB_COLUMNS " FROM j" JOB_JOINS_WITH("(TABLE r)"),
-        17 },
+        "WITH o AS MATERIALIZED (SELECT " FILE_OWNER(
+            "$6") " AS owner,"
+                  "  EXISTS (SELECT FROM job_file_ref n WHERE n.file_id = $6 AND n.first) AS taken),"
+                  " j AS (INSERT INTO job (pool_id, created_by, name, endpoint, model, input_file,"
+                  "  completion_window, window_minutes, request, idem_key, idem_hash)"
+                  "  SELECT p.id, $2, $3, $4, $5, $6, $7, $8::int, $9::jsonb, $10, $11 FROM pool p, o"
+                  "  WHERE p.name = $1 AND ($18::boolean OR coalesce(o.owner, '') IN ($2, ''))"
+                  "  ON CONFLICT (created_by, idem_key) WHERE idem_key IS NOT NULL DO NOTHING RETURNING *),"
+                  " r AS (INSERT INTO job_run (job_id, pool_id, tenant, prio, actor, enqueued_at,"
+                  "  queue_deadline, replicas, gpus, gpu_type)"
+                  "  SELECT j.id, j.pool_id, $12, $13::smallint, j.created_by, j.created_at,"
+                  "  j.created_at + $14::bigint * interval '1 microsecond', $15::int, $16::int, $17 FROM j RETURNING *),"
+                  " f AS (INSERT INTO job_file_ref (file_id, job_id, role, first)"
+                  "  SELECT j.input_file, j.id, 0, NOT o.taken AND coalesce(o.owner, $2) = $2 FROM j, o)"
+                  " SELECT " JOB_COLUMNS " FROM j" JOB_JOINS_WITH("(TABLE r)"),
+        18 },
     [BY_KEY] = { "job_by_key",
         "SELECT " JOB_COLUMNS ", j.idem_hash FROM job j" JOB_JOINS
         " WHERE j.created_by = $1 AND j.idem_key = $2",
@@ -104,9 +115,8 @@ static const struct db_stmt STMTS[] = {
         1 },
     [STATS] = { "job_stats", "SELECT state, sum(n)::bigint FROM job_count GROUP BY state", 0 },
     [FILE_ACCESS] = { "job_file_access",
-        "SELECT EXISTS (SELECT FROM job_file_ref f WHERE f.file_id = $1),"
-        " EXISTS (SELECT FROM job_file_ref f JOIN job j ON j.id = f.job_id WHERE f.file_id = $1"
-        "  AND j.created_by IN ($2, ''))",
+        "SELECT f.owner IS NOT NULL, coalesce(f.owner IN ($2, ''), false)"
+        " FROM (SELECT " FILE_OWNER("$1") " AS owner) f",
         2 },
 };
 
@@ -137,6 +147,20 @@ static const char *text_or(const char *text, const char *otherwise)
     return str_empty(text) ? otherwise : text;
 }
 
+/* ERR_FORBIDDEN when the file is somebody else's. */
+static int check_file(struct db *db, const struct job_new *j, struct err *e)
+{
+    bool named = false;
+    bool owned = false;
+    if (j->any_file)
+        return 0;
+    if (job_file_access(db, j->input_file, text_or(j->created_by, ""), &named, &owned, e) < 0)
+        return -1;
+    if (named && !owned)
+        return err_set(e, ERR_FORBIDDEN, "this file belongs to a job of somebody else");
+    return 0;
+}
+
 /* What stood against the insert: 0 with the job that the key made before; ENQUEUE_AGAIN when it has gone
  * meanwhile. */
 static int same_as_before(
@@ -159,7 +183,7 @@ static int same_as_before(
     none = db_opt(db, &STMTS[HAVE_POOL], DB_ARGS(DB_TEXT(pool)), &rows, e);
     if (none == 1)
         return err_set(e, ERR_INVALID, "there is no pool %s", pool);
-    return none < 0 ? -1 : ENQUEUE_AGAIN;
+    return none < 0 || check_file(db, j, e) < 0 ? -1 : ENQUEUE_AGAIN;
 }
 
 static int enqueue_once(
@@ -175,10 +199,11 @@ static int enqueue_once(
             DB_TEXT(j->idem_key == NULL ? NULL : text_or(j->idem_hash, "")),
             DB_TEXT(text_or(j->tenant, by)), DB_INT8(j->priority),
             DB_INT8(job_queue_deadline_us(0, j->window_minutes, j->queue_deadline_s)),
-            DB_INT8(j->replicas), DB_INT8(j->gpus), DB_TEXT(text_or(j->gpu_type, ""))),
+            DB_INT8(j->replicas), DB_INT8(j->gpus), DB_TEXT(text_or(j->gpu_type, "")),
+            DB_BOOL(j->any_file)),
         &rows, e);
     if (none < 0)
-        return -1;
+        return e->code == ERR_CONFLICT ? ENQUEUE_AGAIN : -1; /* job_file_first */
     *fate = none == 0 ? JOB_FATE_NEW : JOB_FATE_SAME;
     return none == 0 ? job_rows_take(&rows, 0, out, e) : same_as_before(db, j, pool, out, e);
 }
@@ -189,9 +214,9 @@ int job_enqueue(
     for (int i = 0; i < ENQUEUE_ROUNDS; i++) {
         int again = enqueue_once(db, j, out, fate, e);
         if (again != ENQUEUE_AGAIN)
-            return again < 0 ? err_wrap(e, "job") : 0;
+            return again == 0 ? 0 : e->code == ERR_FORBIDDEN ? -1 : err_wrap(e, "job");
     }
-    return err_set(e, ERR_CONFLICT, "the job of this Idempotency-Key comes and goes: try again");
+    return err_set(e, ERR_CONFLICT, "others submit the same just now: try again");
 }
 
 static int no_job(const char *id, struct err *e)

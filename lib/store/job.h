@@ -39,6 +39,7 @@ struct job_new {
     const char *endpoint;
     const char *model;
     const char *input_file;
+    bool any_file; /* may name a file of somebody else's: an admin */
     const char *completion_window;
     int64_t window_minutes;
     int64_t queue_deadline_s; /* [planner] queue_deadline_s */
@@ -55,9 +56,10 @@ enum job_fate { JOB_FATE_NEW, JOB_FATE_SAME };
 
 /* Accepts a job: 0 after the commit, *out has the one job, *fate says whether it is new or the one that the
  * same user's same key and same hash made before. ERR_CONFLICT when the key was used with another hash,
- * ERR_INVALID when there is no such pool. Of any number of callers with one key at a moment exactly one makes
+ * ERR_INVALID when there is no such pool, ERR_FORBIDDEN when the file is not created_by's and any_file is not set
+ * (job_file_access). Of any number of callers with one key at a moment exactly one makes
  * the job. ERR_UNAVAILABLE and ERR_TIMEOUT leave it open whether it was accepted: with a key the caller may
- * just ask again. Locks no row of others but the counters' slots. */
+ * just ask again. Locks no row of others but the counters' slots; waits for one that names the same new file. */
 int job_enqueue(struct db *db, const struct job_new *j, struct jobs *out, enum job_fate *fate,
     struct err *e) WARN_UNUSED;
 
@@ -114,8 +116,8 @@ int job_events(struct db *db, const char *id, struct job_history *out, struct er
 /* Counts by state, from counters. */
 int job_stats(struct db *db, int64_t count[JOB_STATE__COUNT], struct err *e) WARN_UNUSED;
 
-/* Does any job name the file (as input, output or errors), and is one of these jobs by user? Jobs without a
- * creator belong to everyone. */
+/* Does any job name the file (as input, output or errors), and is it user's? It belongs to whoever owns the job that
+ * it came out of, or else the first that named it; with a job without a creator, to everyone. */
 int job_file_access(struct db *db, const char *file_id, const char *user, bool *named, bool *owned,
     struct err *e) WARN_UNUSED;
 

@@ -176,6 +176,13 @@ def test_a_queued_job_is_cancelled_at_once_by_its_owner_or_an_admin_only(jobs):
     assert again.status_code == 200 and again.json()["cancelledAt"] == done.json()["cancelledAt"]
 
 
+def test_names_of_owners_are_compared_letter_by_letter(jobs):
+    mine = created(jobs)["id"]
+    jobs.sql("UPDATE job SET created_by = 'SubMitter' WHERE id::text = %s", (mine[4:],))
+    assert jobs.call("POST", f"/api/v1/jobs/{mine}/cancel", token="submitter").status_code == 403
+    assert jobs.call("POST", f"/v1/batches/{mine}/cancel", token="submitter").status_code == 403
+
+
 def test_events_and_counts_tell_what_happened(jobs):
     job = created(jobs)["id"]
     created(jobs)
@@ -376,7 +383,7 @@ def kept_faults(jobs):
 
 
 def test_faults_are_not_kept_where_the_configuration_does_not_allow_them(jobs):
-    assert create(jobs, injection_config=FAULTS, token="admin").status_code == 200
+    assert create(jobs, injection_config=FAULTS, token="admin", input_dataset="of-admin").status_code == 200
     assert batch(jobs, aibrix={"injection_config": FAULTS}).status_code == 200
     assert kept_faults(jobs) == [None, None]
 
@@ -389,7 +396,7 @@ def test_where_they_are_allowed_faults_are_an_admins_to_inject(jobs):
         jobs.dev("start", "jobs")
         for answer in (create(jobs, injection_config=FAULTS), batch(jobs, aibrix={"injection_config": FAULTS})):
             assert answer.status_code == 403 and "injection_config" in answer.text
-        assert create(jobs, injection_config=FAULTS, token="admin").status_code == 200
+        assert create(jobs, injection_config=FAULTS, token="admin", input_dataset="of-admin").status_code == 200
         assert create(jobs).status_code == 200
         assert kept_faults(jobs) == [FAULTS, None]
     finally:

@@ -175,6 +175,7 @@ static void a_key_makes_one_job(void **state)
     j.idem_hash = "h2";
     fx_fails(job_enqueue(fx.db, &j, &other, &fate, &e), &e, ERR_CONFLICT, "Idempotency-Key");
     j.created_by = "bob"; /* keys are each user's own */
+    j.input_file = "of-bob";
     ok(job_enqueue(fx.db, &j, &other, &fate, &e));
     assert_int_equal(fate, JOB_FATE_NEW);
     fx_value("SELECT count(*) FROM job_run", "2");
@@ -416,10 +417,18 @@ static void a_file_is_for_those_whose_jobs_name_it(void **state)
     assert_true(named && owned);
     ok(job_file_access(fx.db, "file-in", "bob", &named, &owned, &e));
     assert_true(named && !owned);
+    cleanup_jobs struct jobs refused = JOBS_INIT;
+    enum job_fate fate = JOB_FATE_NEW;
     j.created_by = "bob";
+    fx_fails(job_enqueue(fx.db, &j, &refused, &fate, &e), &e, ERR_FORBIDDEN, "somebody else");
+    fx_value("SELECT count(*) FROM job", "1");
+    j.any_file = true;
     job_accept(&j, id);
     ok(job_file_access(fx.db, "file-in", "bob", &named, &owned, &e));
+    assert_true(named && !owned);
+    ok(job_file_access(fx.db, "file-in", "alice", &named, &owned, &e));
     assert_true(named && owned);
+    j.any_file = false;
     j.created_by = "";
     j.input_file = "free";
     job_accept(&j, id);

@@ -404,6 +404,7 @@ static void the_enqueue_sequence_grows_with_the_commit(void **state)
     (void)state;
     ok(db_begin(slow, &t, &e));
     ok(job_enqueue(slow, &j, &early, &fate, &e));
+    j.input_file = "another"; /* of one file that nobody named before it would wait */
     ok(job_enqueue(fx.db, &j, &out, &fate, &e)); /* begun later, committed earlier */
     ok(run_look(fx.db, default_pools(), &l, &e));
     assert_int_equal(l.entered, 1);
