@@ -214,6 +214,10 @@ def test_a_stop_reaches_workers_through_the_supervisor_alone(stage):
 def test_the_sockets_folder_outlives_the_service(stage):
     """RuntimeDirectory= would take the socket that systemd holds with it at each stop."""
     assert "\nRuntimeDirectory=" not in units(stage)["weighbridge-operations.service"].read_text()
+    # The store is its user's, and nobody else's to write.
+    artifacts, jobs = (units(stage)[f"weighbridge-{n}.service"].read_text() for n in ("artifacts", "jobs"))
+    assert "\nUser=www-data\n" in artifacts and "\nReadWritePaths=-/srv/artifacts\n" in artifacts
+    assert "\nUser=weighbridge\n" in jobs and "/srv/artifacts" not in jobs and "@more@" not in artifacts + jobs
     assert "\nd /run/weighbridge 0775 weighbridge weighbridge" in \
         (stage.at("prefix") / "lib/tmpfiles.d/weighbridge.conf").read_text()
 
