@@ -27,6 +27,7 @@ static const struct {
     { FIELD_REQUEST_COUNT_TOTAL, INT, REQ(request_count_total) },
     { FIELD_REPLICAS, INT, REQ(replicas) },
     { FIELD_PRIORITY, INT, REQ(priority) },
+    { FIELD_OUTPUT_ANCHOR, TEXT, REQ(output_anchor) },
     { FIELD_OUTPUT_EXPIRES, INT, REQ(output_expires_s) },
     { FIELD_MAX_CONCURRENCY, INT, REQ(client.max_concurrency) },
     { FIELD_ADAPTIVE_MAX_FACTOR, INT, REQ(client.adaptive_max_factor) },

@@ -151,8 +151,8 @@ static void print_request(const struct job_body *b, const struct resolved *t,
 }
 
 /* The Idempotency-Key and the hash of what it stands for: 1 when there is none. */
-static int read_key(
-    struct web_req *req, const char **key, char hash[DIGEST_HEX_SIZE], struct err *e)
+static int read_key(struct web_req *req, const struct job_body *b, const char **key,
+    char hash[DIGEST_HEX_SIZE], struct err *e)
 {
     cleanup_buf struct buf body = BUF_INIT((size_t)4 * REQUEST_BODY_MAX);
     *key = fcgi_env(req->fcgi, "HTTP_IDEMPOTENCY_KEY");
@@ -163,10 +163,19 @@ static int read_key(
     if (!str_utf8_valid(*key, strlen(*key)) || str_utf8_length(*key) > JOB_IDEM_KEY_MAX)
         return err_set(e, ERR_INVALID, "Idempotency-Key: must be UTF-8 of at most %d characters",
             JOB_IDEM_KEY_MAX);
-    if (req->body != NULL)
-        jx_print(req->body, &body);
+    jx_print(b->owned, &body); /* in one spelling, whichever it was sent in */
     digest_hex(body.data == NULL ? "" : body.data, body.len, hash);
     return 0;
+}
+
+/* The job that was made before by the same request under the same key, whatever has become of its template since: 1 when
+ * there is none. */
+static int made_before(struct web_req *req, const struct job_body *b, const char **key,
+    char hash[DIGEST_HEX_SIZE], struct jobs *out, struct err *e)
+{
+    const int none = read_key(req, b, key, hash, e);
+
+    return none != 0 ? none : job_of_key(req->db, req->caller.subject, *key, hash, out, e);
 }
 
 /* Faults end planners: where the configuration lets them be injected at all, an admin may. Elsewhere they are not kept:
@@ -207,8 +216,14 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
     const char *key = NULL;
     const struct job_request *r = &b->request;
 
-    if (job_request_check(r, &terms, &bad, e) < 0 || check_faults(req, b, e) < 0 ||
-        read_key(req, &key, hash, e) < 0 || resolve(req, b, &t, e) < 0)
+    if (job_request_check(r, &terms, &bad, e) < 0 || check_faults(req, b, e) < 0)
+        return -1;
+    const int none = made_before(req, b, &key, hash, out, e);
+    if (none == 0)
+        *fate = JOB_FATE_SAME;
+    if (none != 1)
+        return none;
+    if (resolve(req, b, &t, e) < 0)
         return -1;
     print_request(b, &t, &terms, req->conf->faults_allow, &request);
     if (request.overflow)
@@ -238,7 +253,8 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
     if (job_enqueue(req->db, &job, out, fate, e) < 0)
         return e->code == ERR_FORBIDDEN
                    ? err_wrap(e, "%s", job_field_name(r->dialect, FIELD_INPUT_FILE))
-                   : -1;
+               : e->code == ERR_INVALID ? err_wrap(e, "%s", job_field_name(r->dialect, FIELD_POOL))
+                                        : -1;
     if (*fate == JOB_FATE_NEW)
         jobs_wake(req, "enqueue");
     return 0;

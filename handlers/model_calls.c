@@ -246,6 +246,10 @@ int console_update_template(struct web_req *req, struct web_reply *reply, struct
     struct template_row t;
     if (read_template(req, body, &spec, &t, e) < 0)
         return -1;
+    if (t.name != NULL && str_empty(t.name))
+        return empty_field("name", e);
+    if (t.version != NULL && str_empty(t.version))
+        return empty_field("version", e);
     t.id = web_param(req, "template");
     if (template_update(req->db, &t, &made, e) < 0)
         return -1;

@@ -8,6 +8,9 @@
 #include "base/str.h"
 #include "http/http_json.h"
 
+/* However long the service would like to be left alone: what it says about one call must not park jobs. */
+enum { AGAIN_MAX_MS = 5 * 60 * 1000 };
+
 enum { PATH_SIZE = 1024, URL_SIZE = 2400, CLOCKS_DIFFER_S = 60, PAGES_MAX = 1000, TEXT_SIZE = 200 };
 
 enum {
@@ -191,7 +194,7 @@ static int call(struct batch_client *c, const struct question *q, json_object **
         return err_set(e, ERR_INVALID, "batch service: the URL is too long");
     int result = http_json(c->http, &r, q->body, &a, &o, e);
     note->status = a.status;
-    note->again_ms = a.retry_after_ms;
+    note->again_ms = a.retry_after_ms < AGAIN_MAX_MS ? a.retry_after_ms : AGAIN_MAX_MS;
     (void)str_copy(note->request_id, sizeof note->request_id, a.request_id);
     if (result < 0) {
         note->outcome = outcome_without_answer(q->kind, &a);
@@ -279,6 +282,7 @@ int batch_client_create(struct batch_client *c, const struct batch_create *r, st
     jx_set_str(body, "endpoint", r->endpoint);
     jx_set_some(body, "completion_window", r->completion_window);
     set_part(body, "metadata", r->metadata);
+    set_part(body, "output_expires_after", r->output_expires_after);
     set_part(body, "aibrix", extension);
     return call_for_batch(c, &q, out, note, e);
 }

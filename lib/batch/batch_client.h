@@ -35,7 +35,7 @@ const char *batch_outcome_name(enum batch_outcome o);
 
 struct batch_note {
     enum batch_outcome outcome;
-    int64_t again_ms;    /* Retry-After; 0: none */
+    int64_t again_ms;    /* Retry-After, at most five minutes; 0: none */
     int status;          /* of HTTP; 0: no answer */
     char request_id[80]; /* of the service; "" none */
 };
@@ -77,6 +77,7 @@ struct batch_create {
     const char *endpoint;
     const char *completion_window; /* batch_window_text() of the minutes left */
     json_object *metadata;
+    json_object *output_expires_after; /* anchor and seconds */
     const char *model;
     json_object *runtime;             /* of the hooks */
     json_object *resource_allocation; /* of the hooks */

@@ -194,8 +194,12 @@ int http_call(struct http *h, const struct http_request *r, struct http_answer *
     read_answer(h, out);
     if (code == CURLE_OK)
         return 0;
+    const bool too_large = out->body.overflow;
     out->status = 0; /* what came of it is not to be trusted */
     buf_clear(&out->body);
+    if (too_large)
+        return err_set(
+            e, http_err_code(code), "the answer is larger than %zu bytes", out->body.max);
     if (out->stopped)
         return err_set(e, ERR_UNAVAILABLE, "stopped");
     return err_set(e, http_err_code(code), "%s", curl_easy_strerror(code));

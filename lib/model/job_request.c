@@ -24,6 +24,7 @@ static const char *const NAMES[FIELD__COUNT][2] = {
     [FIELD_PRIORITY] = { "priority", "weighbridge.priority" },
     [FIELD_POOL] = { "resource_request.provider_config.pool",
         "aibrix.resource_request.provider_config.pool" },
+    [FIELD_OUTPUT_ANCHOR] = { "output_expires_after.anchor", "output_expires_after.anchor" },
     [FIELD_OUTPUT_EXPIRES] = { "output_expires_after.seconds", "output_expires_after.seconds" },
     [FIELD_MAX_CONCURRENCY] = { "client.max_concurrency", "aibrix.client.max_concurrency" },
     [FIELD_ADAPTIVE_MAX_FACTOR] = { "client.adaptive_max_factor",
@@ -171,17 +172,45 @@ static int check_metadata(struct fault *f)
     return 0;
 }
 
+/* As OpenAI has it: both or neither. */
+static int check_output_expires(struct fault *f)
+{
+    const struct job_request *r = f->r;
+    const bool anchored = !str_empty(r->output_anchor);
+    if (anchored && strcmp(r->output_anchor, "created_at") != 0)
+        return refuse(f, FIELD_OUTPUT_ANCHOR, "must be created_at");
+    if (anchored && r->output_expires_s == JOB_UNSET)
+        return refuse(f, FIELD_OUTPUT_EXPIRES, "is required");
+    if (!anchored && r->output_expires_s != JOB_UNSET)
+        return refuse(f, FIELD_OUTPUT_ANCHOR, "is required, and must be created_at");
+    return 0;
+}
+
+/* A name for the batch service, which makes a path of it. */
+static bool is_file_id(const char *id)
+{
+    bool only_dots = true;
+    for (const char *c = id; *c != '\0'; c++) {
+        if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '/' || *c == '\\')
+            return false;
+        only_dots &= *c == '.';
+    }
+    return !only_dots;
+}
+
 static int check(struct fault *f, int64_t *minutes)
 {
     const struct job_request *r = f->r;
     if (check_texts(f) < 0)
         return -1;
+    if (!is_file_id(r->input_file))
+        return refuse(f, FIELD_INPUT_FILE, "must be a file id: no blanks, slashes or dots alone");
     if (!job_endpoint_known(r->endpoint))
         return refuse(f, FIELD_ENDPOINT, "is none of the endpoints that batches are made of");
     if (job_window_parse(r->completion_window, minutes) < 0)
         return refuse(f, FIELD_COMPLETION_WINDOW,
             "must be days, hours and minutes such as 24h, 1d2h or 90m, up to 366 days");
-    return check_numbers(f) < 0 ? -1 : check_metadata(f);
+    return check_numbers(f) < 0 || check_output_expires(f) < 0 ? -1 : check_metadata(f);
 }
 
 int job_request_check(

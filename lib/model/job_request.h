@@ -28,6 +28,7 @@ enum job_field {
     FIELD_METADATA,
     FIELD_PRIORITY,
     FIELD_POOL,
+    FIELD_OUTPUT_ANCHOR,
     FIELD_OUTPUT_EXPIRES,
     FIELD_MAX_CONCURRENCY,
     FIELD_ADAPTIVE_MAX_FACTOR,
@@ -76,6 +77,7 @@ struct job_request {
     const char *template_name;
     const char *template_version;
     const char *pool;
+    const char *output_anchor;
     int64_t request_count_total;
     int64_t replicas;
     int64_t priority;

@@ -67,6 +67,7 @@ void asked_batch(const struct asked *a, struct batch_create *out)
         .input_file_id = a->job->input_file,
         .endpoint = a->job->endpoint,
         .metadata = asked_object(a->request, "metadata"),
+        .output_expires_after = asked_object(a->request, "output_expires_after"),
         .model = a->job->model,
         .template_name = text_of(template, "name"),
         .template_version = text_of(template, "version"),

@@ -92,6 +92,7 @@ static int plan_by(struct planner *p, struct plan_pool *pool, struct db *db,
                       : limit < PER_TENANT_MAX ? limit
                                                : PER_TENANT_MAX,
         .taken_since_us = view == NULL ? 0 : view->since_us,
+        .provisioner = pool->provisioner->type,
     };
 
     const int rc = plan_begin(db, &pool->lease, &ask, &plan, e);

@@ -100,6 +100,21 @@ static int check_pool(const struct conf_pool *pool, struct err *e)
     return 0;
 }
 
+/* Whether its options are all there; nothing is called. */
+static int check_opens(const struct conf *conf, const struct conf_pool *pool, struct err *e)
+{
+    cleanup_db struct db *db = db_new(
+        &(struct db_options){ .url = conf->db_url, .name = "check", .timeout_ms = STORE_MS });
+    cleanup_provisioner struct provisioner *p = NULL;
+    const struct provisioner_env env = {
+        .conf = conf, .cluster = "check", .db = db, .stop_fd = -1
+    };
+
+    return provisioner_open(pool->provisioner, &env, &p, e) < 0
+               ? err_wrap(e, "[pool %s] provisioner", pool->name)
+               : 0;
+}
+
 static int check_cluster(const char *cluster, struct err *e)
 {
     for (const char *c = cluster; *c != '\0'; c++) {
@@ -115,7 +130,7 @@ int planner_check(const struct conf *conf, struct err *e)
 
     register_once();
     for (size_t i = 0; i < conf->pools; i++) {
-        if (check_pool(&conf->pool[i], e) < 0)
+        if (check_pool(&conf->pool[i], e) < 0 || check_opens(conf, &conf->pool[i], e) < 0)
             return -1;
     }
     if (conf->pools > RUN_POOLS_MAX)
@@ -136,8 +151,6 @@ static void take_pool(struct plan_pool *pool, const struct conf_pool *conf)
     pool->provisioner = provisioner_find(conf->provisioner);
     pool->policy = policies_find(conf->provisioner, conf->policy);
     pool->hooks = provisioner_hooks(pool->provisioner);
-    pool->ready_us = US_PER_S * (conf->provision_timeout_s > 0 ? conf->provision_timeout_s
-                                                               : pool->provisioner->ready_s);
     if (pool->policy->wants_catalog)
         pool->catalog = catalog_new();
 }

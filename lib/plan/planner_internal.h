@@ -45,7 +45,6 @@ struct plan_pool {
     const struct policy_entry *policy;
     const struct provisioner_ops *provisioner;
     struct provision_hooks hooks;
-    int64_t ready_us; /* time-out of resource_preparing */
     struct quotas quotas;
     struct catalog *catalog; /* NULL: its policy wants none */
     _Atomic bool ask_catalog;

@@ -58,7 +58,7 @@ static void take_texts(struct task *t, const struct land *l)
         t->c.provision.details_json = t->details;
     }
     if (l->provision != NULL && l->provision->provider != NULL)
-        t->c.provision.provider = step_pool(t)->provisioner->type;
+        t->c.provision.provider = l->provision->provider; /* the row's own, or a type's name */
 }
 
 static bool is_provisioning(enum job_state s)
@@ -107,6 +107,8 @@ enum step step_land(
     struct err e = ERR_INIT;
 
     l->actor = t->planner->name;
+    if (l->error_code == NULL && !l->call_failed && !l->batch_missing)
+        l->error_code = ""; /* what went wrong before has been overcome */
     int rc = fault_at(before, &e);
     if (rc == 0)
         rc = land_patiently(t, h, l, keep, &now, &e);
@@ -182,6 +184,14 @@ int step_begin(struct task *t, struct hand *h, enum fault_point begun)
     return 0;
 }
 
+bool step_serves(const struct task *t, struct hand *h)
+{
+    struct provisioner *p = NULL;
+    struct err ignored = ERR_INIT;
+
+    return hand_provisioner(h, step_provider(t), &p, &ignored) == 0;
+}
+
 int step_machines_name(const struct task *t, char out[PROVISION_NAME_SIZE], struct err *e)
 {
     return provision_name(t->planner->cluster, t->c.run.id, (int)t->c.run.attempts, out, e);
@@ -191,6 +201,23 @@ const char *step_provider(const struct task *t)
 {
     return str_empty(t->c.provision.provider) ? step_pool(t)->provisioner->type
                                               : t->c.provision.provider;
+}
+
+static const struct provisioner_ops *ops_of(const struct task *t)
+{
+    const struct provisioner_ops *ops = provisioner_find(step_provider(t));
+    return ops == NULL ? step_pool(t)->provisioner : ops;
+}
+
+struct provision_hooks step_hooks(const struct task *t)
+{
+    return provisioner_hooks(ops_of(t));
+}
+
+int64_t step_ready_us(const struct task *t)
+{
+    const int64_t own_s = step_pool(t)->conf->provision_timeout_s;
+    return US_PER_S * (own_s > 0 ? own_s : ops_of(t)->ready_s);
 }
 
 int step_spec(const struct task *t, struct provision_spec *out, struct err *e)

@@ -105,8 +105,14 @@ int step_find(struct task *t, struct hand *h, struct found *out) WARN_UNUSED;
 int step_ask_machines(
     struct task *t, struct hand *h, struct provision_note *note, struct err *e) WARN_UNUSED;
 
-/* Who got, or is to get, the job's machines; what they are to be; their name, this attempt. */
+/* Who got, or is to get, the job's machines: as the provision row has it since the plan, whatever this process' pool
+ * says by now. Its hooks; how long it may take to get them ready; whether this process can ask it. */
 const char *step_provider(const struct task *t);
+struct provision_hooks step_hooks(const struct task *t);
+int64_t step_ready_us(const struct task *t);
+bool step_serves(const struct task *t, struct hand *h);
+
+/* What the machines are to be; their name, this attempt. */
 int step_spec(const struct task *t, struct provision_spec *out, struct err *e) WARN_UNUSED;
 int step_machines_name(
     const struct task *t, char out[PROVISION_NAME_SIZE], struct err *e) WARN_UNUSED;

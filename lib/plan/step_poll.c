@@ -3,6 +3,7 @@
  * nothing. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "plan/outcome.h"
 #include "plan/step.h"
 
@@ -22,15 +23,33 @@ static enum step missing(struct task *t, struct hand *h, const struct err *why)
     return step_land(t, h, &l, false, FAULT_POLL_LAND);
 }
 
+/* It answered well, but not about the batch. */
+static bool is_nonsense(const struct batch_note *note, const struct err *why)
+{
+    return note->outcome == BATCH_UNREACHABLE &&
+           (note->status / 100 == 2 || why->code == ERR_TOO_LARGE);
+}
+
+/* The state stays. An error that is on the job goes with the next good answer, which lands where something has failed. */
 static enum step unread(
     struct task *t, struct hand *h, const struct batch_note *note, const struct err *why)
 {
     const int64_t poll_ms = t->planner->conf->planner_poll_s * MS_PER_S;
+    struct land l = LAND_INIT(JOB_EVENT__COUNT);
 
     if (note->outcome == BATCH_NOT_FOUND)
         return missing(t, h, why);
     log_debug(LOG_MSG("a batch was not read"), LOG_S("error", why->msg));
-    return step_hand_back(t, h, note->again_ms > poll_ms ? note->again_ms : poll_ms);
+    l.poll_ms = note->again_ms > poll_ms ? note->again_ms : poll_ms;
+    if (!is_nonsense(note, why) && t->c.run.failures == 0 && t->c.run.lost == 0)
+        return step_hand_back(t, h, l.poll_ms);
+    l.call_failed = true;
+    if (is_nonsense(note, why)) {
+        metric_add(METRIC_BATCH_NONSENSE, 1);
+        l.error_code = "batch_nonsense";
+        l.error = why->msg;
+    }
+    return step_land(t, h, &l, false, FAULT_POLL_LAND);
 }
 
 /* True in about one poll of MACHINES_S, at other moments for other jobs. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* planned: asks for the job's machines. The provider is the truth: all machines of an attempt have one name, and the
  * provisioner begins by looking what there is of it, so this may be done again after a crash anywhere. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "plan/asked.h"
 #include "plan/outcome.h"
 #include "plan/step.h"
+
+enum { TURNS_OF_OTHERS = 5 };
 
 static const struct backoff REQUEUE = { .base_ms = 5000, .cap_ms = 60000 };
 
@@ -39,13 +43,27 @@ static enum step refused(
     return step_land(t, h, &l, false, FAULT_PROVISION_LAND);
 }
 
-/* Never even tried: this installation cannot serve the pool as it is configured. */
+/* Never even tried: this process has no such provisioner. Where it is not the one that it has the pool for, another
+ * planner may have it, and gets some turns to take the job up; then, or at once, it is queued again. */
 static enum step cannot(struct task *t, struct hand *h, const struct err *why)
 {
+    const bool ours = strcmp(step_provider(t), step_pool(t)->provisioner->type) == 0;
     const struct retry r = { .before = FAULT_PROVISION_LAND };
+    const struct land_provision failed = { .status = "failed", .error = why->msg };
+    struct land l = LAND_INIT(EV_REQUEUE);
+
     log_warn(LOG_MSG("the provisioner cannot be used"), LOG_S("type", step_provider(t)),
         LOG_S("error", why->msg));
-    return step_failed(t, h, "provisioner", why, &r);
+    if (!ours && t->c.run.failures < TURNS_OF_OTHERS)
+        return step_failed(t, h, "provisioner", why, &r);
+    l.provision = &failed;
+    l.settles = 1U << INTENT_PROVISION;
+    l.machines = t->c.intent.attempts > 0 ? LAND_MACHINES_KEEP : LAND_MACHINES_NONE;
+    l.delay_ms = step_backoff_ms(&REQUEUE, t->c.run.failures + 1, 0);
+    l.error_code = "provisioner";
+    l.error = why->msg;
+    l.call_failed = true;
+    return step_land(t, h, &l, false, FAULT_PROVISION_LAND);
 }
 
 enum step step_provision(struct task *t, struct hand *h)

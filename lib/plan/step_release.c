@@ -9,6 +9,9 @@
 
 static const struct backoff RETRY = { .base_ms = 2000, .cap_ms = 300000 };
 
+/* Of another planner's provisioner: whoever has it gets a turn soon. */
+static const struct backoff NOT_OURS = { .base_ms = 2000, .cap_ms = 10000 };
+
 static const char *provider_of(const struct task *t)
 {
     const struct plan_pool *pool = planner_pool(t->planner, t->flight.release.pool_id);
@@ -67,6 +70,17 @@ static int64_t late_ms(const struct task *t)
     return left_us > 0 ? left_us / US_PER_MS + 1 : 0;
 }
 
+static int64_t retry_ms(const struct task *t, struct hand *h, const struct provision_note *note)
+{
+    const struct release *r = &t->flight.release;
+    struct provisioner *p = NULL;
+    struct err ignored = ERR_INIT;
+    const bool not_ours =
+        r->kind == INTENT_RELEASE && hand_provisioner(h, provider_of(t), &p, &ignored) < 0;
+
+    return step_backoff_ms(not_ours ? &NOT_OURS : &RETRY, r->tries, note->again_ms);
+}
+
 void step_release(struct task *t, struct hand *h)
 {
     const struct release *r = &t->flight.release;
@@ -86,8 +100,7 @@ void step_release(struct task *t, struct hand *h)
     if (rc == 0)
         rc = release_done(h->db, r, &e);
     else
-        rc = release_retry(h->db, r, why.msg,
-            rc == 1 ? note.again_ms : step_backoff_ms(&RETRY, r->tries, note.again_ms), &e);
+        rc = release_retry(h->db, r, why.msg, rc == 1 ? note.again_ms : retry_ms(t, h, &note), &e);
     if (rc >= 0 && fault_at(FAULT_RELEASE_LANDED, &e) < 0)
         rc = -1;
     if (why.code != ERR_OK)

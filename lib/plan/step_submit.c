@@ -97,7 +97,7 @@ static enum step reconcile(struct task *t, struct hand *h)
 
 static int build(struct task *t, struct hand *h, struct body *b, struct err *e)
 {
-    const struct provision_hooks *hooks = &step_pool(t)->hooks;
+    const struct provision_hooks hooks = step_hooks(t);
     struct provision_window w = { 0 };
     struct provision_spec spec;
 
@@ -105,9 +105,9 @@ static int build(struct task *t, struct hand *h, struct body *b, struct err *e)
         return -1;
     asked_batch(&b->asked, &b->create);
     if (step_spec(t, &spec, e) < 0 ||
-        hooks->allocation_time_window(&b->asked.hook, &t->machines, &w, e) < 0 ||
-        hooks->build_runtime(&b->asked.hook, &t->machines, &b->runtime, e) < 0 ||
-        hooks->build_resource_allocation(
+        hooks.allocation_time_window(&b->asked.hook, &t->machines, &w, e) < 0 ||
+        hooks.build_runtime(&b->asked.hook, &t->machines, &b->runtime, e) < 0 ||
+        hooks.build_resource_allocation(
             &b->asked.hook, &spec, t->c.provision.id, &b->allocation, e) < 0)
         return -1;
     const int64_t minutes =

@@ -39,21 +39,6 @@ static enum step no_room(
     return step_land(t, h, &l, false, FAULT_WATCH_LAND);
 }
 
-/* The provider could not be asked: transport errors, 429 and 5xx change nothing. */
-static enum step unasked(
-    struct task *t, struct hand *h, const struct provision_note *note, const struct err *why)
-{
-    const struct retry r = { .again_ms = note->again_ms, .before = FAULT_WATCH_LAND };
-
-    if (note->error == PROVISION_ERROR_STOPPED)
-        return step_hand_back(t, h, 0);
-    if (note->error == PROVISION_ERROR_NO_CAPACITY)
-        return no_room(t, h, note, why);
-    if (!provision_error_retryable(note->error))
-        return failed(t, h, provision_error_name(note->error), why->msg);
-    return step_failed(t, h, provision_error_name(note->error), why, &r);
-}
-
 /* Not ready in time: given back, and queued again, three times at most. */
 static enum step timed_out(struct task *t, struct hand *h)
 {
@@ -67,6 +52,31 @@ static enum step timed_out(struct task *t, struct hand *h)
     l.error_code = "provision_timeout";
     l.error = "the machines did not become ready in time";
     return step_land(t, h, &l, false, FAULT_WATCH_LAND);
+}
+
+/* Of the time that the machines may take. */
+static int64_t ready_left_ms(const struct task *t)
+{
+    const int64_t waited_us = task_now_us(t) - t->c.run.state_us;
+    return (step_ready_us(t) - waited_us) / US_PER_MS + 1;
+}
+
+/* The provider could not be asked: transport errors, 429 and 5xx change nothing. Nor does it that this process has no
+ * such provisioner: another may have, until the time to get ready is over. */
+static enum step unasked(
+    struct task *t, struct hand *h, const struct provision_note *note, const struct err *why)
+{
+    const struct retry r = { .again_ms = note->again_ms, .before = FAULT_WATCH_LAND };
+
+    if (note->error == PROVISION_ERROR_STOPPED)
+        return step_hand_back(t, h, 0);
+    if (!step_serves(t, h) && ready_left_ms(t) <= 1)
+        return timed_out(t, h);
+    if (note->error == PROVISION_ERROR_NO_CAPACITY)
+        return no_room(t, h, note, why);
+    if (!provision_error_retryable(note->error))
+        return failed(t, h, provision_error_name(note->error), why->msg);
+    return step_failed(t, h, provision_error_name(note->error), why, &r);
 }
 
 /* Due again in delay_ms; what was told is written down if it is new. */
@@ -85,8 +95,7 @@ static enum step wait(struct task *t, struct hand *h, int64_t delay_ms)
 
 static enum step not_ready(struct task *t, struct hand *h, const struct provision_note *note)
 {
-    const int64_t waited_us = task_now_us(t) - t->c.run.state_us;
-    const int64_t left_ms = (step_pool(t)->ready_us - waited_us) / US_PER_MS + 1;
+    const int64_t left_ms = ready_left_ms(t);
     int64_t delay_ms = t->planner->conf->planner_poll_s * MS_PER_S;
 
     if (left_ms <= 1)
@@ -126,7 +135,7 @@ static enum step may_submit(
 
 static enum step ready(struct task *t, struct hand *h)
 {
-    const struct provision_hooks *hooks = &step_pool(t)->hooks;
+    const struct provision_hooks hooks = step_hooks(t);
     struct err e = ERR_INIT;
     cleanup_asked struct asked a = ASKED_INIT;
     cleanup_json json_object *runtime = NULL;
@@ -134,8 +143,8 @@ static enum step ready(struct task *t, struct hand *h)
 
     if (asked_get(h, t->c.run.id, &a, &e) < 0)
         return step_hand_back(t, h, MS_PER_S);
-    const int rc = hooks->allocation_time_window(&a.hook, &t->machines, &w, &e);
-    if (rc < 0 || hooks->build_runtime(&a.hook, &t->machines, &runtime, &e) < 0)
+    const int rc = hooks.allocation_time_window(&a.hook, &t->machines, &w, &e);
+    if (rc < 0 || hooks.build_runtime(&a.hook, &t->machines, &runtime, &e) < 0)
         return failed(t, h, "runtime", e.msg);
     const int64_t until_ms = (w.start_us - task_now_us(t)) / US_PER_MS;
     if (until_ms > 0)

@@ -71,7 +71,8 @@ static int list_machines(
     return rc < 0 ? -1 : fault_at(FAULT_SWEEP_CALLED, e);
 }
 
-static void look_at_machines(struct hand *h, const struct provision_seen *seen, int64_t pool_id)
+static void look_at_machines(
+    struct hand *h, const struct provision_seen *seen, const char *type, int64_t pool_id)
 {
     char job[PROVISION_JOB_SIZE];
     char key[KEY_SIZE];
@@ -81,7 +82,7 @@ static void look_at_machines(struct hand *h, const struct provision_seen *seen, 
     if (!provision_name_parse(seen->name, h->planner->cluster, job, &attempt))
         return;
     (void)str_format(key, sizeof key, "%s:%d", job, attempt);
-    const int rc = release_open(h->db, key, pool_id, &e);
+    const int rc = release_open(h->db, key, type, pool_id, &e);
     if (rc == 1)
         return;
     if (rc == 0)
@@ -102,5 +103,5 @@ void sweep_machines(struct hand *h, const char *type, int64_t pool_id)
         return;
     }
     for (size_t i = 0; i < list.n && !planner_is_stopping(h->planner); i++)
-        look_at_machines(h, &list.seen[i], pool_id);
+        look_at_machines(h, &list.seen[i], type, pool_id);
 }

@@ -12,9 +12,10 @@
 
 enum stmt { CLAIM, DONE, RETRY, HAND_BACK, RENEW, OPEN, OPEN_BATCH, BACKLOG };
 
-/* What was done, or never asked for, is to be done now; what is open already stays. */
+/* Their provider is that of the provision row, unless they were seen elsewhere: that is kept in payload.
+ * What was done, or never asked for, is to be done now; what is open already stays. */
 #define ONCE_MORE \
-    " ON CONFLICT (idem_key) DO UPDATE SET state = 0, ended_at = NULL," \
+    " ON CONFLICT (idem_key) DO UPDATE SET state = 0, ended_at = NULL, payload = excluded.payload," \
     " next_at = clock_timestamp(), lease_owner = NULL, lease_until = NULL," \
     " lease_epoch = i.lease_epoch + 1 WHERE i.state <> 0"
 
@@ -24,11 +25,12 @@ enum stmt { CLAIM, DONE, RETRY, HAND_BACK, RENEW, OPEN, OPEN_BATCH, BACKLOG };
     " AND l.subject = i.subject)"
 
 #define COLUMNS \
-    SQL_CLOCK ", i.job_id, i.subject, i.error, p.provider, p.region, p.details, i.id," \
-              " i.lease_epoch, i.pool_id, i.kind, i.attempts," \
-              " CASE WHEN i.kind = " K_RELEASE \
-              " THEN split_part(i.subject, ':', 2)::int ELSE 0 END" TIME("i.created_at") \
-                  TIME("i.next_at") TIME(LAUNCHED)
+    SQL_CLOCK \
+    ", i.job_id, i.subject, i.error, coalesce(i.payload ->> 'provider', p.provider), p.region, p.details, i.id," \
+    " i.lease_epoch, i.pool_id, i.kind, i.attempts," \
+    " CASE WHEN i.kind = " K_RELEASE \
+    " THEN split_part(i.subject, ':', 2)::int ELSE 0 END" TIME("i.created_at") TIME("i.next_at") \
+        TIME(LAUNCHED)
 #define TIME(time) ", " SQL_US(time)
 
 static const struct db_stmt STMTS[] = {
@@ -71,12 +73,13 @@ static const struct db_stmt STMTS[] = {
         " WHERE i.id = $1 AND i.lease_epoch = $2 AND i.state = 0 AND i.lease_owner IS NOT NULL",
         2 },
     [OPEN] = { "release_open",
-        "INSERT INTO intent AS i (job_id, pool_id, kind, subject, idem_key)"
+        "INSERT INTO intent AS i (job_id, pool_id, kind, subject, idem_key, payload)"
         " SELECT split_part($1, ':', 1)::uuid, coalesce((SELECT p.pool_id FROM provision p"
-        "  WHERE p.key = $1), $2::smallint), " K_RELEASE ", $1, 'release:' || $1"
+        "  WHERE p.key = $1), $2::smallint), " K_RELEASE ", $1, 'release:' || $1,"
+        " jsonb_build_object('provider', $3::text)"
         " WHERE NOT EXISTS (SELECT FROM job_run r WHERE r.job_id = split_part($1, ':', 1)::uuid"
         "  AND r.provision_key = $1 AND r.machines)" ONCE_MORE,
-        2 },
+        3 },
     [OPEN_BATCH] = { "stray_batch_open",
         "INSERT INTO intent AS i (job_id, pool_id, kind, subject, idem_key)"
         " SELECT j.id, j.pool_id, " K_STRAY_BATCH ", $2, 'stray_batch:' || $1 || ':' || $2"
@@ -214,10 +217,12 @@ int release_hand_back(struct db *db, const struct release *r, struct err *e)
     return n == 0;
 }
 
-int release_open(struct db *db, const char *provision_key, int64_t pool_id, struct err *e)
+int release_open(
+    struct db *db, const char *provision_key, const char *provider, int64_t pool_id, struct err *e)
 {
     int64_t n = 0;
-    if (db_exec(db, &STMTS[OPEN], DB_ARGS(DB_TEXT(provision_key), DB_INT8(pool_id)), &n, e) < 0)
+    if (db_exec(db, &STMTS[OPEN],
+            DB_ARGS(DB_TEXT(provision_key), DB_INT8(pool_id), DB_TEXT(provider)), &n, e) < 0)
         return err_wrap(e, "release of %s", provision_key);
     return n == 0;
 }

@@ -28,7 +28,7 @@ struct release {
     int64_t launched_us;       /* when machines of that name were last asked for; 0: never */
     const char *provision_key; /* INTENT_RELEASE, else "" */
     const char *batch_id;      /* INTENT_STRAY_BATCH, else "" */
-    const char *provider;
+    const char *provider;      /* where the machines were seen, else as the provision row has it */
     const char *region;
     const char *details_json; /* of the provision row: what is known to have been got */
     const char *error;        /* of the last attempt */
@@ -67,11 +67,11 @@ int release_hand_back(struct db *db, const struct release *r, struct err *e) WAR
 int release_renew(
     struct db *db, const struct release *r, int64_t lease_ms, struct err *e) WARN_UNUSED;
 
-/* Asks for the release (once more, if it was done before) of the machines of a provision key that were seen outside:
- * 0 written; 1 nothing is to be done, as they are those of a live job, or are being released already. pool_id: for a
- * key that no provision row knows. */
-int release_open(
-    struct db *db, const char *provision_key, int64_t pool_id, struct err *e) WARN_UNUSED;
+/* Asks for the release (once more, if it was done before) of the machines of a provision key that were seen outside, at
+ * that provider, whatever the provision row says: 0 written; 1 nothing is to be done, as they are those of a live job, or
+ * are being released already. pool_id: for a key that no provision row knows. */
+int release_open(struct db *db, const char *provision_key, const char *provider, int64_t pool_id,
+    struct err *e) WARN_UNUSED;
 
 /* Asks for the end of a batch that was seen outside under the id of a job: 0 written; 1 nothing is to be done, as it is
  * the job's, or one that the job may yet adopt, or there is no such job, or it is being ended already. */

@@ -161,6 +161,21 @@ static int check_file(struct db *db, const struct job_new *j, struct err *e)
     return 0;
 }
 
+int job_of_key(struct db *db, const char *created_by, const char *key, const char *hash,
+    struct jobs *out, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    const int none = db_opt(
+        db, &STMTS[BY_KEY], DB_ARGS(DB_TEXT(text_or(created_by, "")), DB_TEXT(key)), &rows, e);
+
+    if (none != 0)
+        return none;
+    if (strcmp(db_text(&rows, 0, JOB_COL_NEXT), text_or(hash, "")) != 0)
+        return err_set(
+            e, ERR_CONFLICT, "Idempotency-Key: this one was used with another request before");
+    return job_rows_take(&rows, 0, out, e);
+}
+
 /* What stood against the insert: 0 with the job that the key made before; ENQUEUE_AGAIN when it has gone
  * meanwhile. */
 static int same_as_before(
@@ -168,18 +183,9 @@ static int same_as_before(
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     int none =
-        j->idem_key == NULL
-            ? 1
-            : db_opt(db, &STMTS[BY_KEY],
-                  DB_ARGS(DB_TEXT(text_or(j->created_by, "")), DB_TEXT(j->idem_key)), &rows, e);
-    if (none < 0)
-        return -1;
-    if (none == 0) {
-        if (strcmp(db_text(&rows, 0, JOB_COL_NEXT), text_or(j->idem_hash, "")) != 0)
-            return err_set(
-                e, ERR_CONFLICT, "this Idempotency-Key was used with another request before");
-        return job_rows_take(&rows, 0, out, e);
-    }
+        j->idem_key == NULL ? 1 : job_of_key(db, j->created_by, j->idem_key, j->idem_hash, out, e);
+    if (none != 1)
+        return none;
     none = db_opt(db, &STMTS[HAVE_POOL], DB_ARGS(DB_TEXT(pool)), &rows, e);
     if (none == 1)
         return err_set(e, ERR_INVALID, "there is no pool %s", pool);
@@ -214,7 +220,7 @@ int job_enqueue(
     for (int i = 0; i < ENQUEUE_ROUNDS; i++) {
         int again = enqueue_once(db, j, out, fate, e);
         if (again != ENQUEUE_AGAIN)
-            return again == 0 ? 0 : e->code == ERR_FORBIDDEN ? -1 : err_wrap(e, "job");
+            return again;
     }
     return err_set(e, ERR_CONFLICT, "others submit the same just now: try again");
 }

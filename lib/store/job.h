@@ -63,6 +63,11 @@ enum job_fate { JOB_FATE_NEW, JOB_FATE_SAME };
 int job_enqueue(struct db *db, const struct job_new *j, struct jobs *out, enum job_fate *fate,
     struct err *e) WARN_UNUSED;
 
+/* The job that a user's Idempotency-Key made before: 0; 1 none; ERR_CONFLICT when it was made by a request of another
+ * hash. */
+int job_of_key(struct db *db, const char *created_by, const char *key, const char *hash,
+    struct jobs *out, struct err *e) WARN_UNUSED;
+
 /* One job, live or ended. ERR_NOT_FOUND. */
 int job_get(struct db *db, const char *id, struct jobs *out, struct err *e) WARN_UNUSED;
 

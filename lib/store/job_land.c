@@ -97,7 +97,7 @@ static const struct db_stmt STMTS[] = {
         " SELECT $1::uuid, $2::smallint, " K_RELEASE ", $3, 'release:' || $3"
         " WHERE NOT EXISTS (SELECT FROM job_run r WHERE r.job_id = $1::uuid"
         "  AND r.provision_key = $3 AND r.machines)"
-        " ON CONFLICT (idem_key) DO UPDATE SET state = 0, ended_at = NULL,"
+        " ON CONFLICT (idem_key) DO UPDATE SET state = 0, ended_at = NULL, payload = NULL,"
         " next_at = clock_timestamp(), lease_owner = NULL, lease_until = NULL,"
         " lease_epoch = i.lease_epoch + 1",
         3 },

@@ -81,13 +81,13 @@ static const struct db_stmt STMTS[] = {
         "  AND version = $2::int AND cancel_requested_at IS NULL"
         "  RETURNING job_id, pool_id, provision_key),"
         " p AS (INSERT INTO provision (key, job_id, pool_id, provider, spec)"
-        "  SELECT r.provision_key, r.job_id, r.pool_id, o.provisioner, $6::jsonb FROM r"
+        "  SELECT r.provision_key, r.job_id, r.pool_id, coalesce($7, o.provisioner), $6::jsonb FROM r"
         "  JOIN pool o ON o.id = r.pool_id),"
         " i AS (INSERT INTO intent (job_id, pool_id, kind, subject, idem_key)"
         "  SELECT job_id, pool_id, " K_PROVISION
         ", provision_key, 'provision:' || provision_key FROM r)"
         " SELECT 1 FROM r",
-        6 },
+        7 },
     [DEFER] = { "plan_defer",
         "UPDATE job_run SET version = version + 1, failures = failures + 1, error_code = $3, error = $4,"
         " not_before = clock_timestamp() + $5::bigint * interval '1 millisecond'"
@@ -286,6 +286,7 @@ int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask,
     cleanup_rows struct db_rows held = DB_ROWS_INIT;
     p.db = db;
     p.lease = l;
+    p.provisioner = ask->provisioner;
     p.began_ns = clock_mono_ns();
     if (db_begin(db, &p.txn, e) < 0)
         return err_wrap(e, "plan");
@@ -306,7 +307,8 @@ static int write_plan(struct plan *p, const char *actor, const struct plan_order
     const struct db_arg pool = DB_INT8(p->lease->pool_id);
     const int gone = db_opt(p->db, &STMTS[PLAN],
         DB_ARGS(DB_TEXT(o->job->id), DB_INT8(o->job->version), DB_INT8(p->lease->epoch),
-            DB_TEXT(actor), DB_TEXT(o->detail_json), DB_TEXT(o->spec_json)),
+            DB_TEXT(actor), DB_TEXT(o->detail_json), DB_TEXT(o->spec_json),
+            DB_TEXT(p->provisioner)),
         &rows, e);
 
     if (gone != 0 || o->finish == 0)

@@ -25,6 +25,8 @@ struct plan_ask {
     int64_t
         per_tenant; /* > 0: the first so many of each tenant, least served tenants first, and the turns */
     int64_t taken_since_us; /* > 0: what was planned since, by Postgres' clock, is told as taken */
+    const char
+        *provisioner; /* of whoever plans, for the provision rows; NULL: as the pool's row has it */
 };
 
 struct plan {
@@ -32,6 +34,7 @@ struct plan {
     struct db *db;
     const struct lease *lease;
     bool drained; /* the pool: it has no candidates */
+    const char *provisioner;
     struct db_txn txn;
     struct policy_job *job;
     struct policy_tenant *tenant;
@@ -45,8 +48,8 @@ struct plan {
 };
 #define PLAN_INIT \
     { \
-        .db = NULL, .lease = NULL, .txn = DB_TXN_INIT, .drained = false, .job = NULL, \
-        .tenant = NULL, .turn = NULL, .taken = NULL, .jobs = DB_ROWS_INIT, \
+        .db = NULL, .lease = NULL, .txn = DB_TXN_INIT, .drained = false, .provisioner = NULL, \
+        .job = NULL, .tenant = NULL, .turn = NULL, .taken = NULL, .jobs = DB_ROWS_INIT, \
         .tenants = DB_ROWS_INIT, .turns = DB_ROWS_INIT, .takens = DB_ROWS_INIT \
     }
 void plan_end(struct plan *p); /* rolls back what is not committed */

@@ -99,6 +99,14 @@ def test_the_whole_request_is_kept(jobs):
     ("metadata", {"metadata": {"k": "v" * 513}}),
     ("name", {"name": "n" * 513}),
     ("model_template_name", {"model_template_name": "nowhere"}),
+    ("input_dataset", {"input_dataset": "../.."}),
+    ("input_dataset", {"input_dataset": ".."}),
+    ("input_dataset", {"input_dataset": " "}),
+    ("input_dataset", {"input_dataset": "file\n1"}),
+    ("output_expires_after.anchor", {"output_expires_after": {"anchor": "now", "seconds": 3600}}),
+    ("output_expires_after.anchor", {"output_expires_after": {"seconds": 3600}}),
+    ("output_expires_after.seconds", {"output_expires_after": {"anchor": "created_at"}}),
+    ("resource_request.provider_config.pool", {"resource_request": {"provider_config": {"pool": "nowhere"}}}),
 ])
 def test_what_would_be_refused_later_is_refused_now_with_its_name(jobs, field, body):
     answer = create(jobs, **body)
@@ -268,6 +276,7 @@ def test_a_batch_is_a_job_and_the_other_way_round(jobs):
     ("aibrix.client.max_concurrency", {"aibrix": {"client": {"max_concurrency": 1025}}}),
     ("aibrix.model_template.name", {"aibrix": {"model_template": {"name": "nowhere"}}}),
     ("aibrix", {"aibrix": "text"}),
+    ("aibrix.resource_request.provider_config.pool", {"aibrix": {"resource_request": {"provider_config": {"pool": "nowhere"}}}}),
     ("output_expires_after.seconds", {"output_expires_after": {"anchor": "created_at", "seconds": 5}}),
 ])
 def test_openai_errors_name_the_parameter(jobs, param, body):
@@ -298,6 +307,7 @@ def test_an_idempotency_key_works_here_too_and_its_409_is_final(jobs):
     assert one.json()["id"] == two.json()["id"]
     other = batch(jobs, headers=key, input_file_id="file-2")
     assert other.status_code == 409 and other.headers["x-should-retry"] == "false"
+    assert other.json()["error"]["message"].startswith("Idempotency-Key: ")
 
 
 # --- models and templates ---
@@ -347,6 +357,24 @@ def test_a_job_carries_its_template_and_the_model_that_is_served(model):
     kept = model.sql("SELECT request FROM job")[0][0]["model_template"]
     assert (kept["model_id"], kept["spec"]) == ("m1", SPEC)
     assert model.sql("SELECT gpus, gpu_type FROM job_run") == [(4, "A100")]
+
+
+def test_the_same_key_and_body_is_the_same_job_when_its_template_has_gone(model):
+    made = template(model).json()["id"]
+    key = {"Idempotency-Key": "gone"}
+    one = created(model, model_template_name="big", headers=key)
+    assert model.call("DELETE", f"/api/v1/models/m1/deployment-templates/{made}").status_code == 200
+    assert created(model, modelTemplateName="big", headers=key)["id"] == one["id"]
+    assert create(model, model_template_name="big").status_code == 400
+
+
+@pytest.mark.parametrize("field", ["name", "version"])
+def test_a_template_keeps_its_name_and_version(model, field):
+    made = template(model).json()
+    path = f"/api/v1/models/m1/deployment-templates/{made['id']}"
+    answer = model.call("PUT", path, {field: ""})
+    assert answer.status_code == 400 and answer.json()["message"].startswith(field + ":")
+    assert model.get(path).json()[field] == made[field]
 
 
 def test_a_template_of_which_no_version_is_active_is_refused(model):

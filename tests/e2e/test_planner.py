@@ -103,6 +103,52 @@ def test_a_provider_in_trouble_queues_the_job_again_and_leaks_nothing(yard, clou
     assert len(yard.batches_of(job)) == 1
 
 
+@pytest.mark.parametrize("leader", ["local", "lambdaCloud"])
+def test_planners_that_differ_in_a_pools_provisioner_leak_no_machine(yard, cloud, leader):
+    """What counts is who was to get a job's machines when it was planned: a planner that has no such provisioner leaves the job
+    to one that has."""
+    yard.pool("default", provisioner=leader, max_concurrent_provisioning=4)
+    with yard.planner() as first:
+        first.leads()
+        yard.pool("default", provisioner="local" if leader == "lambdaCloud" else "lambdaCloud", max_concurrent_provisioning=4)
+        if leader == "lambdaCloud":
+            yard.ini = yard.ini[:yard.ini.index("[pool cloud]")] + yard.ini[yard.ini.index("[pool default]"):]
+        with yard.planner(**({"WB_LAMBDA_CLOUD_KEY": ""} if leader == "lambdaCloud" else {})) as second:
+            second.joined()
+            yard.enqueue(10, gpus=1, request=json.dumps(H100))
+            yard.all_end()
+            wait_until(lambda: yard.hurry() or not yard.stack.sql("SELECT FROM intent WHERE state = 0"), "all releases")
+            yard.nothing_left()
+            assert cloud.state()["alive"] == 0
+    assert set(yard.stack.sql("SELECT provider, status FROM provision WHERE status <> 'failed'")) == {(leader, "released")}
+    assert bool(cloud.calls("POST", "/api/v1/instance-operations/launch")) == (leader == "lambdaCloud")
+
+
+def test_a_pool_whose_provisioner_has_no_key_stops_the_planner_at_start(yard):
+    yard.pods()
+    yard.env["WB_RUNPOD_KEY"] = ""
+    for args in ((), ("--check",)):
+        p = yard.planner(*args)
+        assert p.process.wait(HANG_S) == 1
+        assert "[pool pods]" in p.text() and "[runpod] key is not set" in p.text()
+        p.process.returncode = 0
+        p.__exit__(None)
+
+
+def test_a_job_whose_provisioner_nobody_can_use_goes_back_to_the_queue(yard):
+    """Planned by a planner that is gone since: the place in the pool is for others."""
+    pool = yard.stack.sql("SELECT id FROM pool WHERE name = 'default'")[0][0]
+    (job,) = yard.enqueue()
+    with yard.planner(WB_FAULTS_SET="plan.committed=kill") as first:
+        first.died()
+    yard.stack.sql("UPDATE provision SET provider = 'runpod' WHERE pool_id = %s", (pool,))
+    with yard.planner():
+        wait_until(lambda: yard.hurry() or "queued" in yard.history(job)[1:], "back in the queue")
+        assert "[runpod] key is not set" in yard.stack.sql("SELECT error FROM provision WHERE key = %s", (f"{job}:1",))[0][0]
+        yard.reaches(job, "completed")
+    assert yard.job(job)["errorMessage"] == ""
+
+
 def test_a_machine_that_turns_up_after_its_release_is_given_back_without_a_sweep(yard, cloud):
     """The answer to its launch was lost, and neither whoever asked nor the release finds it yet."""
     cloud.order(delay_visible=3)
@@ -214,6 +260,27 @@ def test_transport_errors_change_nothing(yard, planner):
         assert yard.state(job) == "scheduling"
     yard.batches.order(auto=True)
     yard.reaches(job, "completed")
+
+
+def test_a_completed_job_carries_no_error_that_was_overcome(yard, planner):
+    """Of the creation, of looks that found no batch, of answers that made no sense: each is told while it lasts."""
+    yard.batches.order(auto=False)
+    yard.batches.fault("POST /v1/batches", "status", status=429)
+    job = yard.create()
+    wait_until(lambda: yard.errors(job)[0] == "busy", "the error")
+    yard.reaches(job, "scheduling")
+    assert yard.errors(job) == (None, None)
+    (batch,) = yard.batches_of(job)
+    look = f"GET /v1/batches/{batch['id']}"
+    for code, how in (("batch_lost", {"do": "status", "status": 404}), ("batch_nonsense", {"do": "status", "status": 200})):
+        yard.batches.fault(look, times=2, **how)
+        wait_until(lambda code=code: yard.hurry() or yard.errors(job)[0] == code, code)
+        wait_until(lambda: yard.hurry() or yard.errors(job) == (None, None), "no error")
+    yard.batches.order(auto=True)
+    yard.reaches(job, "completed")
+    assert (yard.job(job)["errorMessage"], yard.job(job)["errors"]) == ("", [])
+    assert yard.stack.get(f"/v1/batches/{job}").json()["errors"] is None
+    assert planner.metric("weighbridge_planner_nonsense_total") > 0
 
 
 def test_stale_and_unknown_statuses_move_no_job_back(yard, planner):

@@ -308,7 +308,7 @@ static int open_release(struct err *e)
 {
     char key[UUID_SIZE + 2];
     (void)str_format(key, sizeof key, "%s:7", id);
-    return release_open(fx.db, key, default_pools().id[0], e);
+    return release_open(fx.db, key, "local", default_pools().id[0], e);
 }
 
 static int open_stray(struct err *e)

@@ -23,6 +23,25 @@ static struct plan_order planned(const struct policy_job *j)
         struct plan_order){ .job = j, .verdict = POLICY_PLAN, .spec_json = "{\"replicas\": 2}" };
 }
 
+/* Other planners, or the pool's row, may name another provisioner: that of whoever plans is to get the machines. */
+static void the_provider_is_that_of_whoever_plans(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    struct lease l;
+    struct plan_ask ask = ASK;
+    struct plan_result result = { .planned = 0 };
+    cleanup_plan struct plan p = PLAN_INIT;
+    (void)state;
+    job_make("j", id);
+    job_lead(fx.db, PLANNER_A, &l);
+    ask.provisioner = "lambdaCloud";
+    ok(plan_begin(fx.db, &l, &ask, &p, &e));
+    struct plan_order order = planned(&p.snapshot.job[0]);
+    ok(plan_commit(&p, "planner x", &(struct plan_orders){ &order, 1, 0 }, &result, &e));
+    fx_value("SELECT provider FROM provision", "lambdaCloud");
+}
+
 /* Planned is durable, with its spec and its provision intent, in one transaction. */
 static void a_planned_job_has_its_spec_and_its_intent(void **state)
 {
@@ -400,6 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FX_BOTH(a_planned_job_has_its_spec_and_its_intent),
+        FX_BOTH(the_provider_is_that_of_whoever_plans),
         FX_BOTH(what_is_not_committed_never_was),
         FX_BOTH(nothing_is_planned_for_a_drained_pool),
         FX_BOTH(a_drain_waits_for_a_plan_and_accepting_jobs_does_not),

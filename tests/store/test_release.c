@@ -326,16 +326,34 @@ static void machines_seen_outside_are_released_unless_wanted(void **state)
     (void)state;
     claim_planned(id, &c);
     const char *key = c.claim[0].run.provision_key;
-    assert_int_equal(release_open(fx.db, key, pool, &e), 1);
+    assert_int_equal(release_open(fx.db, key, "local", pool, &e), 1);
     fx_value("SELECT count(*) FROM intent WHERE kind = 3", "0");
     (void)job_land(fx.db, &c.claim[0], (struct land)LAND_INIT(EV_RESOURCE_FAIL), false, 0);
-    assert_int_equal(release_open(fx.db, key, pool, &e), 1); /* asked for already */
+    assert_int_equal(release_open(fx.db, key, "local", pool, &e), 1); /* asked for already */
     claim_releases(PLANNER_A, 1, &first);
     ok(release_done(fx.db, &first.release[0], &e));
-    ok(release_open(fx.db, key, pool, &e)); /* and there they are again */
+    ok(release_open(fx.db, key, "local", pool, &e)); /* and there they are again */
     claim_releases(PLANNER_A, 1, &second);
     assert_string_equal(second.release[0].provision_key, key);
     assert_int_equal(second.release[0].attempt, 1);
+}
+
+/* Seen at a provider that the row does not name: given back there, and after that by the row again. */
+static void machines_are_released_where_they_were_seen(void **state)
+{
+    struct err e = ERR_INIT;
+    char id[UUID_SIZE];
+    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
+    cleanup_releases struct releases first = RELEASES_INIT;
+    cleanup_releases struct releases second = RELEASES_INIT;
+    (void)state;
+    claim_planned(id, &c);
+    (void)job_land(fx.db, &c.claim[0], (struct land)LAND_INIT(EV_RESOURCE_FAIL), false, 0);
+    claim_releases(PLANNER_A, 1, &first);
+    ok(release_done(fx.db, &first.release[0], &e));
+    ok(release_open(fx.db, c.claim[0].run.provision_key, "lambdaCloud", default_pools().id[0], &e));
+    claim_releases(PLANNER_A, 1, &second);
+    assert_string_equal(second.release[0].provider, "lambdaCloud");
 }
 
 /* Our name, but no row: a database that was put back to an earlier state. */
@@ -344,7 +362,8 @@ static void machines_that_no_row_knows_are_released(void **state)
     struct err e = ERR_INIT;
     cleanup_releases struct releases r = RELEASES_INIT;
     (void)state;
-    ok(release_open(fx.db, "01900000-0000-7000-8000-000000000001:4", default_pools().id[0], &e));
+    ok(release_open(
+        fx.db, "01900000-0000-7000-8000-000000000001:4", "local", default_pools().id[0], &e));
     claim_releases(PLANNER_A, 1, &r);
     assert_string_equal(r.release[0].provision_key, "01900000-0000-7000-8000-000000000001:4");
     assert_int_equal(r.release[0].attempt, 4);
@@ -420,6 +439,7 @@ int main(void)
         FX_BOTH(a_releasers_lease_runs_out),
         FX_BOTH(a_release_may_be_handed_back_untried),
         FX_BOTH(machines_seen_outside_are_released_unless_wanted),
+        FX_BOTH(machines_are_released_where_they_were_seen),
         FX_BOTH(machines_that_no_row_knows_are_released),
         FX_BOTH(a_batch_seen_outside_is_ended_unless_it_is_its_jobs),
         FX_BOTH(provisions_are_listed_newest_first),

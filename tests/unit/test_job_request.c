@@ -134,6 +134,7 @@ static void numbers_keep_to_their_ranges(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        r.output_anchor = cases[i].field == FIELD_OUTPUT_EXPIRES ? "created_at" : NULL;
         *cases[i].value = cases[i].min - 1;
         refuses(&r, cases[i].field);
         *cases[i].value = cases[i].max + 1;
