@@ -7,7 +7,7 @@ PACKAGES_RUN=(gcc libc6-dev make autoconf automake autoconf-archive pkg-config
     postgresql redis-server nginx curl jq openssl ca-certificates procps)
 PACKAGES_CHECK=(ccache clang libclang-rt-dev clang-format clang-tidy cppcheck codespell gcovr mandoc pmccabe shellcheck valgrind xz-utils
     apache2-bin lighttpd spawn-fcgi systemd pgbouncer
-    git python3 python3-pytest python3-psycopg2 python3-redis python3-requests python3-yaml python3-jsonschema)
+    git python3 python3-pytest python3-pytest-xdist python3-psycopg2 python3-redis python3-requests python3-yaml python3-jsonschema)
 PACKAGES_BENCH=(wrk redis-tools python3 python3-psycopg2 python3-redis)
 
 # install_packages run|check|bench|demo: whatever of the set is missing. Nothing is asked of apt when nothing is.
