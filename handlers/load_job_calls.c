@@ -180,27 +180,61 @@ static int report_without_row(struct web_req *req, const char *key, const struct
     return durable_reply(reply, false);
 }
 
-/* The row is up to date: the overlay follows it, or goes when nothing is being copied. What Redis says
- * does not matter to the caller, whose progress is durable. */
-static void follow_row(
-    struct web_req *req, const struct load_row *row, struct report *r, bool changed)
+/* The overlay follows the row, or goes when nothing is being copied. True when it has what the report
+ * says; *now is then how far it is. */
+static bool follow_row(struct web_req *req, const struct load_row *row, struct report *r,
+    bool changed, struct load_numbers *now)
 {
     struct err ignored = ERR_INIT;
     enum report_fate fate = REPORT_APPLIED;
+    bool kept = false;
 
     if (row->state == LOAD_STAGING) {
-        r->node_name = row->node_name;
-        r->bytes_sent = row->bytes_sent;
-        r->total_bytes = row->total_bytes;
-        r->file_index = row->file_index;
-        r->total_files = row->total_files;
-        (void)!staging_report(req->kv, row->key, r, &fate, &ignored);
+        r->node_name = row->node_name; /* which is never held back */
+        r->row = row;
+        kept = staging_report_now(req->kv, row->key, r, &fate, now, &ignored) == 0;
         metric_add(METRIC_STAGING_REPORTS, 1);
     } else {
         (void)!staging_forget(req->kv, row->key, &ignored);
     }
     if (changed || fate == REPORT_FIRST)
         operations_rows_changed(req);
+    return kept;
+}
+
+struct told {
+    struct load_owned load;
+    struct load_update *update;
+    struct report *report;
+    const struct load_rows *rows; /* of load_update() */
+    bool changed;
+};
+
+/* What was acknowledged must be somewhere: a report that was held back and that the overlay did not take is
+ * written after all, and what was held back before, and only the overlay has, goes along with the next
+ * report that is written. */
+static int write_held_back(struct web_req *req, const struct told *t, struct err *e)
+{
+    const struct load_rows *told = t->rows;
+    struct load_update *u = t->update;
+    cleanup_load_rows struct load_rows again = LOAD_ROWS_INIT;
+    struct load_numbers now = { 0 };
+    const struct load_numbers row = load_row_numbers(&told->row[0]);
+    const bool kept = follow_row(req, &told->row[0], t->report, t->changed, &now);
+    bool ignored = false;
+
+    if (told->held_back && (kept || !report_has_numbers(t->report)))
+        return 0;
+    if (!told->held_back) {
+        if (!kept || !load_is_further(&now, row.file_index, load_progress_of(&row)))
+            return 0;
+        u->bytes_sent = now.bytes_sent;
+        u->total_bytes = now.total_bytes;
+        u->file_index = now.file_index;
+        u->total_files = now.total_files;
+    }
+    u->at_once = true;
+    return load_update(req->db, t->load, u, &again, &ignored, e);
 }
 
 int put_load_job(struct web_req *req, struct web_reply *reply, struct err *e)
@@ -224,7 +258,7 @@ int put_load_job(struct web_req *req, struct web_reply *reply, struct err *e)
         return -1;
     load_claim_short(b.claim_token, claim);
     struct report r = report_of(&b, claim, operations_stamp_us(req));
-    const struct load_update u = {
+    struct load_update u = {
         .state = b.state,
         .node_id = b.node_id,
         .node_name = b.node_name,
@@ -234,10 +268,13 @@ int put_load_job(struct web_req *req, struct web_reply *reply, struct err *e)
         .file_index = b.file_index,
         .total_files = b.total_files,
     };
-    if (load_update(req->db, LOAD_OWNED(key, b.claim_token), &u, &found, &changed, e) == 0) {
-        follow_row(req, &found.row[0], &r, changed);
+    const struct load_owned load = LOAD_OWNED(key, b.claim_token);
+    if (load_update(req->db, load, &u, &found, &changed, e) == 0 &&
+        write_held_back(req,
+            &(struct told){
+                .load = load, .update = &u, .report = &r, .rows = &found, .changed = changed },
+            e) == 0)
         return durable_reply(reply, true);
-    }
     bool staging = str_empty(b.state) || load_state_parse(b.state) == LOAD_STAGING;
     if (staging && (e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT))
         return report_without_row(req, key, &r, reply, e);

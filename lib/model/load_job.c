@@ -98,3 +98,23 @@ bool load_eta_s(const struct load_row *r, int64_t now_us, double *out)
     *out = (double)(r->total_bytes - r->bytes_sent) * elapsed_s / (double)r->bytes_sent;
     return true;
 }
+
+double load_progress_of(const struct load_numbers *n)
+{
+    return load_progress(n->bytes_sent, n->total_bytes, n->file_index, n->total_files);
+}
+
+bool load_is_further(const struct load_numbers *a, int64_t b_file_index, double b_progress)
+{
+    if (a->file_index != b_file_index)
+        return a->file_index > b_file_index;
+    return load_progress_of(a) > b_progress;
+}
+
+struct load_numbers load_row_numbers(const struct load_row *r)
+{
+    return (struct load_numbers){ .bytes_sent = r->bytes_sent,
+        .total_bytes = r->total_bytes,
+        .file_index = r->file_index,
+        .total_files = r->total_files };
+}

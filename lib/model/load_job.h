@@ -46,6 +46,18 @@ struct load_row {
 #define LOAD_STALL_US       INT64_C(300000000)
 #define LOAD_TOO_LONG_US    INT64_C(86400000000)
 
+/* How far a copy is: within one claim it does not go back. Contract section 3. */
+struct load_numbers {
+    int64_t bytes_sent;
+    int64_t total_bytes;
+    int64_t file_index;
+    int64_t total_files;
+};
+/* Is a further than b, by file_index, then by overall progress? */
+bool load_is_further(const struct load_numbers *a, int64_t b_file_index, double b_progress);
+double load_progress_of(const struct load_numbers *n);
+struct load_numbers load_row_numbers(const struct load_row *r);
+
 const char *load_state_name(enum load_state s); /* "unknown" for LOAD_STATE__COUNT */
 enum load_state load_state_parse(const char *name);
 

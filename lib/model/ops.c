@@ -51,10 +51,8 @@ static bool row_supplies_progress(const struct load_row *row, const struct overl
 {
     if (o->stamp_us <= 0 || row->updated_us <= o->stamp_us)
         return false;
-    if (row->file_index != o->file_index)
-        return row->file_index > o->file_index;
-    return load_progress(row->bytes_sent, row->total_bytes, row->file_index, row->total_files) >
-           o->progress;
+    const struct load_numbers n = load_row_numbers(row);
+    return load_is_further(&n, o->file_index, o->progress);
 }
 
 static void lay_row(const struct load_row *row, struct op_entry *out)

@@ -95,6 +95,20 @@ static void apply_file_complete(const struct report *r, struct overlay *o)
     o->progress = load_progress(o->file_index, o->total_files, 0, 0);
 }
 
+/* A heartbeat has none: what is stored may be more than its byte counters say. */
+bool report_has_numbers(const struct report *r)
+{
+    return r->bytes_sent >= 0 || r->total_bytes >= 0 || r->file_index >= 0 || r->total_files >= 0;
+}
+
+static bool fill_text(const char **stored, const char *given)
+{
+    if ((*stored)[0] != '\0' || str_empty(given))
+        return false;
+    *stored = given;
+    return true;
+}
+
 static void apply_progress(const struct report *r, struct overlay *o)
 {
     o->node_name = pick_text(r->node_name, o->node_name);
@@ -105,6 +119,27 @@ static void apply_progress(const struct report *r, struct overlay *o)
     o->total_bytes = pick_number(r->total_bytes, o->total_bytes);
     o->file_index = pick_number(r->file_index, o->file_index);
     o->total_files = pick_number(r->total_files, o->total_files);
+    if (report_has_numbers(r))
+        o->progress = load_progress(o->bytes_sent, o->total_bytes, o->file_index, o->total_files);
+}
+
+/* A row holds whatever somebody wrote there. */
+static int64_t sane_number(int64_t n)
+{
+    return n < 0 ? 0 : n < OVERLAY_NUMBER_MAX ? n : OVERLAY_NUMBER_MAX;
+}
+
+/* The row supplies what is not known otherwise, and the numbers when it is further. */
+static void apply_row(const struct load_row *row, bool first, struct overlay *o)
+{
+    const struct load_numbers n = load_row_numbers(row);
+    (void)fill_text(&o->node_name, row->node_name);
+    if (!first && !load_is_further(&n, o->file_index, o->progress))
+        return;
+    o->bytes_sent = sane_number(n.bytes_sent);
+    o->total_bytes = sane_number(n.total_bytes);
+    o->file_index = sane_number(n.file_index);
+    o->total_files = sane_number(n.total_files);
     o->progress = load_progress(o->bytes_sent, o->total_bytes, o->file_index, o->total_files);
 }
 
@@ -135,14 +170,6 @@ static bool is_of_stored_file(const struct report *r, const struct overlay *o)
                 strcmp(r->file_name, o->file_name) == 0;
     bool index = r->file_index <= 0 || o->file_index == 0 || r->file_index == o->file_index;
     return name && index && !is_at_complete_file(o);
-}
-
-static bool fill_text(const char **stored, const char *given)
-{
-    if ((*stored)[0] != '\0' || str_empty(given))
-        return false;
-    *stored = given;
-    return true;
 }
 
 static bool fill_number(int64_t *stored, int64_t given)
@@ -243,6 +270,8 @@ enum report_fate overlay_apply(const char *key, const struct overlay *old, const
         apply_file_complete(r, &o);
     else
         apply_progress(r, &o);
+    if (r->row != NULL)
+        apply_row(r->row, !merged, &o);
     write_texts(scratch, &o);
     *out = o;
     return merged ? REPORT_APPLIED : REPORT_FIRST;

@@ -52,6 +52,7 @@ struct report {
     const char *message;
     const char *session;
     const char *claim;
+    const struct load_row *row; /* of its claim, with the report on top; NULL: none */
     int64_t bytes_sent;
     int64_t total_bytes;
     int64_t file_index;
@@ -70,6 +71,8 @@ struct overlay_scratch {
     char session[CLAIM_SHORT_SIZE];
 };
 
+bool report_has_numbers(const struct report *r);
+
 enum report_fate {
     REPORT_APPLIED,
     REPORT_FIRST,    /* applied, and the key had no live overlay: every poll after must show it */
@@ -80,7 +83,9 @@ enum report_fate {
 /* Applies report r to old (NULL: none) and fills *out, whose texts borrow from key, old, r and the
  * scratch. A missing field keeps the stored one. The message is r's, or written by
  * overlay_message(). With file_complete: progress = file_index/total_files*100, byte counters 0, speed
- * "", message kept. A report with another claim than the stored one starts afresh (its caller has
+ * "", message kept. A report without any of the four numbers keeps the progress. What neither the report nor
+ * the stored overlay has comes from the report's row, and so do the numbers when the row is further
+ * (load_is_further). A report with another claim than the stored one starts afresh (its caller has
  * checked the row). Of those without, one with a session conflicts with a stored claim, unless the
  * session is that claim's token (its owner; the session is then not stored), and one with or without
  * conflicts with another stored session. A report whose stamp is older than the stored one only fills

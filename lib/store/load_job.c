@@ -64,8 +64,8 @@ static const struct db_stmt STMTS[] = {
         "  (node_id_, node_name_, replica_index_) IS DISTINCT FROM"
         "  (node_id, node_name, replica_index) AS elsewhere,"
         "  (bytes_sent_, file_index_) IS DISTINCT FROM (bytes_sent, file_index) AS moved FROM told),"
-        " new AS (SELECT *, turned OR first_bytes OR elsewhere"
-        "  OR coalesce(last_progress, '-infinity') < now() - interval '1 second' AS due,"
+        " new AS (SELECT *, turned OR first_bytes OR elsewhere OR $11::boolean OR (last_progress"
+        "   BETWEEN now() - interval '1 second' AND now() + interval '1 second') IS NOT TRUE AS due,"
         "  CASE WHEN first_bytes THEN now() ELSE started_at END AS started_at_ FROM seen),"
         " wrote AS (UPDATE model_load_jobs j SET state = new.state_, node_id = new.node_id_,"
         "  node_name = new.node_name_, replica_index = new.replica_index_,"
@@ -81,11 +81,11 @@ static const struct db_stmt STMTS[] = {
         "  total_bytes_ AS total_bytes, file_index_ AS file_index, total_files_ AS total_files,"
         "  started_at_ AS started_at, CASE WHEN due THEN now() ELSE last_progress END AS"
         "  last_progress, created_at, CASE WHEN due THEN now() ELSE updated_at END AS updated_at,"
-        "  last_error, turned OR first_bytes AS changed FROM new),"
+        "  last_error, turned OR first_bytes AS changed, NOT due AS held_back FROM new),"
         " c AS (SELECT tracking_key, token_sha256, CASE WHEN due AND (moved OR turned) THEN now()"
         "  ELSE bytes_moved_at END AS bytes_moved_at FROM new)"
-        " SELECT " SQL_CLOCK ", " LOAD_COLUMNS ", j.changed FROM j CROSS JOIN c",
-        10 },
+        " SELECT " SQL_CLOCK ", " LOAD_COLUMNS ", j.changed, j.held_back FROM j CROSS JOIN c",
+        11 },
     [FAIL] = { "load_fail",
         "UPDATE model_load_jobs j SET state = 'failed',"
         " last_error = CASE WHEN j.state = 'failed' THEN j.last_error ELSE left($3, 4000) END,"
@@ -343,15 +343,20 @@ int load_update(struct db *db, struct load_owned load, const struct load_update 
     int none = db_opt(db, &STMTS[UPDATE],
         DB_ARGS(DB_TEXT(load.key), DB_TEXT(sha256), DB_TEXT(u->state), DB_TEXT(u->node_id),
             DB_TEXT(u->node_name), DB_INT8(u->replica_index), DB_INT8(u->bytes_sent),
-            DB_INT8(u->total_bytes), DB_INT8(u->file_index), DB_INT8(u->total_files)),
+            DB_INT8(u->total_bytes), DB_INT8(u->file_index), DB_INT8(u->total_files),
+            DB_TEXT(u->at_once ? "t" : "f")),
         &rows, e);
     if (none < 0)
         return err_wrap(e, "load %s", load.key);
     if (none == 1)
         return refuse(db, load.key, sha256, e);
     bool is_changed = false;
-    if (db_bool(&rows, 0, LOAD_COL_NEXT, &is_changed, e) < 0 || take_rows(&rows, true, out, e) < 0)
+    bool held_back = false;
+    if (db_bool(&rows, 0, LOAD_COL_NEXT, &is_changed, e) < 0 ||
+        db_bool(&rows, 0, LOAD_COL_NEXT + 1, &held_back, e) < 0 ||
+        take_rows(&rows, true, out, e) < 0)
         return err_wrap(e, "load %s", load.key);
+    out->held_back = held_back;
     *changed = is_changed;
     return 0;
 }

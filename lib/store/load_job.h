@@ -19,11 +19,12 @@ struct load_rows {
     struct load_row *row;
     size_t n;
     int64_t now_us; /* Postgres' time when they were read */
+    bool held_back; /* of load_update(): it was not due and is in row[0] only */
     struct db_rows rows;
 };
 #define LOAD_ROWS_INIT \
     { \
-        .row = NULL, .n = 0, .now_us = 0, .rows = DB_ROWS_INIT \
+        .row = NULL, .n = 0, .now_us = 0, .held_back = false, .rows = DB_ROWS_INIT \
     }
 void load_rows_free(struct load_rows *r);
 #define cleanup_load_rows __attribute__((cleanup(load_rows_free)))
@@ -68,6 +69,7 @@ struct load_update {
     int64_t total_bytes;
     int64_t file_index;
     int64_t total_files;
+    bool at_once; /* due whenever the last write was */
 };
 #define LOAD_UPDATE_INIT \
     { \
@@ -76,9 +78,10 @@ struct load_update {
     }
 
 /* Heartbeat and progress of the owner. Bytes are written at most once a second (in the UPDATE's own
- * condition), at once when the state changes or bytes first appear. *out is the row as it is now with
+ * condition; a stamp over a second ahead is another clock's), at once when the state changes or bytes first
+ * appear. *out is the row as it is now with
  * the update's values on top, so that the overlay can be made from it. *changed: the state changed or
- * the first bytes came. ERR_CONFLICT when the token is not the current one or the row is gone or
+ * the first bytes came. What is held back must be kept in the overlay, or said again with at_once. ERR_CONFLICT when the token is not the current one or the row is gone or
  * failed. */
 int load_update(struct db *db, struct load_owned load, const struct load_update *u,
     struct load_rows *out, bool *changed, struct err *e) WARN_UNUSED;

@@ -15,8 +15,8 @@
 #define LOAD_COLUMNS \
     "j.tracking_key, j.state, j.owner_replica, j.node_id, j.node_name," \
     " coalesce(j.replica_index, 0), coalesce(j.bytes_sent, 0), coalesce(j.total_bytes, 0)," \
-    " coalesce(j.file_index, 0), coalesce(j.total_files, 0), " SQL_US("j.started_at") ", " SQL_US( \
-        "j.last_progress") ", " SQL_US("j.created_at") ", " SQL_US("j.updated_at") ", j.last_error, " SQL_US("c.bytes_moved_at") ", left(c.token_sha256, 16)"
+    " coalesce(j.file_index, 0), coalesce(j.total_files, 0), " SQL_US("j.started_at") ", " SQL_US("j.last_progress") ", " SQL_US( \
+        "j.created_at") ", " SQL_US("j.updated_at") ", left(j.last_error, 4000), " SQL_US("c.bytes_moved_at") ", left(c.token_sha256, 16)"
 
 /* The table as j of the columns above, for reading: as GALLERY_TABLE has it. tracking_key, state and updated_at
  * must be there. */

@@ -102,6 +102,13 @@ static enum live_step merge(struct live_put *live, struct err *e)
 int staging_report(
     struct kv *kv, const char *key, const struct report *r, enum report_fate *fate, struct err *e)
 {
+    struct load_numbers now;
+    return staging_report_now(kv, key, r, fate, &now, e);
+}
+
+int staging_report_now(struct kv *kv, const char *key, const struct report *r,
+    enum report_fate *fate, struct load_numbers *now, struct err *e)
+{
     cleanup_put struct put p = { .live = LIVE_PUT(kv, &LIVE_STAGING, merge, OVERLAY_VALUE_MAX),
         .key = key,
         .report = r,
@@ -112,6 +119,10 @@ int staging_report(
         return -1;
     if (p.fate != REPORT_OUTDATED)
         guess_remember(&p.next, &p.live.value);
+    *now = (struct load_numbers){ .bytes_sent = p.next.bytes_sent,
+        .total_bytes = p.next.total_bytes,
+        .file_index = p.next.file_index,
+        .total_files = p.next.total_files };
     *fate = p.fate;
     return 0;
 }

@@ -37,6 +37,10 @@ void overlays_free(struct overlays *o);
 int staging_report(struct kv *kv, const char *key, const struct report *r, enum report_fate *fate,
     struct err *e) WARN_UNUSED;
 
+/* The same; *now is what is stored afterwards (all 0 when the report was outdated). */
+int staging_report_now(struct kv *kv, const char *key, const struct report *r,
+    enum report_fate *fate, struct load_numbers *now, struct err *e) WARN_UNUSED;
+
 /* The copy ended: removes the overlay and refuses late reports of the session it had for 60 s. Not of
  * its claim: that belongs to a load job, whose owner may go on. Idempotent. */
 int staging_end(struct kv *kv, const char *key, struct err *e) WARN_UNUSED;

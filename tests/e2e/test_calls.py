@@ -233,6 +233,31 @@ def test_progress_does_not_run_backwards_within_one_claim(stack):
     assert stack.entry(KEY)["progress"] == 60, "the newer row is behind: the overlay stands"
 
 
+def test_a_heartbeat_takes_nothing_back_of_what_was_held_back(stack):
+    token = stack.claim(KEY)
+    for sent in (10, 90):
+        stack.load(KEY, token, state="staging", node_name="n", bytes_sent=sent, total_bytes=100)
+    assert stack.load(KEY, token).json() == {"durable": True}
+    assert stack.get(PATH).json()["bytes_sent"] == 90
+    wait_until(lambda: stack.entry(KEY)["progress"] == 90, "the last report")
+    stack.sql("UPDATE model_load_jobs SET last_progress = now() - interval '2 s'")
+    assert stack.load(KEY, token).json() == {"durable": True}
+    assert stack.sql("SELECT bytes_sent FROM model_load_jobs") == [(90,)]
+    stack.call("POST", PATH + "/file-complete", {"session": token, "file_index": 1, "total_files": 1}, token="worker")
+    stack.load(KEY, token)
+    assert stack.get(PATH).json()["progress"] == 100
+
+
+@pytest.mark.touches("redis")
+def test_what_is_called_durable_is_stored_without_redis(stack):
+    token = stack.claim(KEY)
+    stack.load(KEY, token, state="staging", bytes_sent=10, total_bytes=100)
+    stack.dev("stop", "redis")
+    for sent in (20, 90):
+        assert stack.load(KEY, token, bytes_sent=sent).json() == {"durable": True}
+        assert stack.sql("SELECT bytes_sent FROM model_load_jobs") == [(sent,)]
+
+
 def test_the_load_jobs_list_has_progress_age_stall_and_eta(stack):
     assert stack.get("/api/v1/load-jobs").json() == {"load_jobs": []}
     for key in ("b", "a"):

@@ -60,6 +60,21 @@ static void missing_and_empty_fields_leave_stored_ones_alone(void **state)
         "staging|n1|node-1|2|10|100|1|3");
 }
 
+/* Updates so many milliseconds after the last write. In a transaction now() stands still, so that no
+ * slowness of this machine makes the write due. */
+static void update_at_once_after(int64_t ms, const char *token, const struct load_update *u,
+    struct load_rows *out, bool *changed)
+{
+    static const struct db_stmt WROTE = { "t_wrote",
+        "UPDATE model_load_jobs SET last_progress = now() - $1::bigint * interval '1 ms'", 1 };
+    struct err e = ERR_INIT;
+    cleanup_txn struct db_txn t = DB_TXN_INIT;
+    ok(db_begin(fx.db, &t, &e));
+    ok(db_exec(fx.db, &WROTE, DB_ARGS(DB_INT8(ms)), NULL, &e));
+    ok(load_update(fx.db, LOAD_OWNED("m", token), u, out, changed, &e));
+    ok(db_commit(&t, &e));
+}
+
 static void bytes_are_written_once_a_second_but_always_answered(void **state)
 {
     struct err e = ERR_INIT;
@@ -74,14 +89,22 @@ static void bytes_are_written_once_a_second_but_always_answered(void **state)
     u.total_bytes = 100;
     u.bytes_sent = 1;
     ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
-    /* far enough ahead that no slowness of this machine makes the next write due */
-    fx_sql("UPDATE model_load_jobs SET last_progress = now() + interval '1 hour'");
+    assert_false(out.held_back);
     u.bytes_sent = 50;
     load_rows_free(&out);
-    ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
+    update_at_once_after(0, token, &u, &out, &changed);
     assert_false(changed);
+    assert_true(out.held_back);
     assert_int_equal(out.row[0].bytes_sent, 50);
     fx_value("SELECT bytes_sent FROM model_load_jobs", "1");
+    u.at_once = true; /* nobody else keeps it */
+    u.bytes_sent = 51;
+    load_rows_free(&out);
+    update_at_once_after(0, token, &u, &out, &changed);
+    assert_false(out.held_back);
+    fx_value("SELECT bytes_sent FROM model_load_jobs", "51");
+    u.at_once = false;
+    u.bytes_sent = 50;
     u.node_id = "n2"; /* where the load is is never held back */
     load_rows_free(&out);
     ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
@@ -98,24 +121,22 @@ static void bytes_are_written_once_a_second_but_always_answered(void **state)
 /* In a transaction now() stands still, so that the second has a sharp edge. */
 static void a_second_is_a_second(void **state)
 {
-    static const struct db_stmt WROTE = { "t_wrote",
-        "UPDATE model_load_jobs SET last_progress = now() - $1::bigint * interval '1 ms'", 1 };
-    struct err e = ERR_INIT;
+    static const struct {
+        int64_t ms;
+        const char *total;
+    } CASES[] = { { 1000, "0" }, { 1001, "11" }, { -1000, "11" }, { -1001, "13" } };
     char token[TOKEN_HEX_SIZE];
     bool changed = false;
     struct load_update u = LOAD_UPDATE_INIT;
 
     (void)state;
     fx_claim("m", "alice", token);
-    for (int late = 0; late < 2; late++) {
-        cleanup_txn struct db_txn t = DB_TXN_INIT;
+    /* A stamp that is further ahead is another machine's clock: it must not hold back what comes. */
+    for (int i = 0; i < 4; i++) {
         cleanup_load_rows struct load_rows out = LOAD_ROWS_INIT;
-        ok(db_begin(fx.db, &t, &e));
-        ok(db_exec(fx.db, &WROTE, DB_ARGS(DB_INT8(late ? 1001 : 1000)), NULL, &e));
-        u.total_bytes = 10 + late;
-        ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
-        ok(db_commit(&t, &e));
-        fx_value("SELECT total_bytes FROM model_load_jobs", late ? "11" : "0");
+        u.total_bytes = 10 + i;
+        update_at_once_after(CASES[i].ms, token, &u, &out, &changed);
+        fx_value("SELECT total_bytes FROM model_load_jobs", CASES[i].total);
     }
 }
 
@@ -134,7 +155,7 @@ static void first_bytes_and_a_new_state_are_written_at_once(void **state)
     ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
     assert_true(changed);
     assert_int_equal(out.row[0].started_us, 0);
-    fx_sql("UPDATE model_load_jobs SET last_progress = now() + interval '1 hour'");
+    fx_sql("UPDATE model_load_jobs SET last_progress = now() + interval '1 second'");
     u.bytes_sent = 7;
     load_rows_free(&out);
     ok(load_update(fx.db, LOAD_OWNED("m", token), &u, &out, &changed, &e));
@@ -143,7 +164,7 @@ static void first_bytes_and_a_new_state_are_written_at_once(void **state)
     assert_true(started > 0);
     fx_value("SELECT bytes_sent FROM model_load_jobs WHERE started_at IS NOT NULL", "7");
 
-    fx_sql("UPDATE model_load_jobs SET last_progress = now() + interval '1 hour'");
+    fx_sql("UPDATE model_load_jobs SET last_progress = now() + interval '1 second'");
     u.state = "loading";
     u.bytes_sent = 8;
     load_rows_free(&out);
@@ -229,6 +250,11 @@ static void a_long_reason_is_cut_at_a_whole_character(void **state)
     fx_claim("m", "alice", token);
     ok(load_fail(fx.db, LOAD_OWNED("m", token), reason, &e));
     fx_value("SELECT length(last_error) FROM model_load_jobs", "4000");
+    /* Nor is more read of what another program wrote. */
+    cleanup_load_rows struct load_rows out = LOAD_ROWS_INIT;
+    fx_sql("UPDATE model_load_jobs SET last_error = repeat('x', 3000000)");
+    ok(load_get(fx.db, "m", &out, &e));
+    assert_int_equal(strlen(out.row[0].last_error), 4000);
 }
 
 static void an_end_is_idempotent_and_takes_the_claim_along(void **state)

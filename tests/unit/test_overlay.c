@@ -114,6 +114,65 @@ static void a_missing_field_keeps_the_stored_one(void **state)
     assert_int_equal(o.stamp_us, STAMP);
 }
 
+/* Contract section 5: the row beside it may be older, since its bytes are written once a second. */
+static void what_is_missing_does_not_come_from_an_older_row(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    const struct load_row row = { .node_name = "row's",
+        .bytes_sent = 10,
+        .total_bytes = 100,
+        .file_index = 2,
+        .total_files = 4 };
+    struct report r = from("s-1");
+    r.row = &row;
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_int_equal(o.bytes_sent, 30);
+    assert_true(o.progress == 32.5);
+    assert_string_equal(o.node_name, "node");
+}
+
+/* Section 3: Redis may have missed what the row has. */
+static void a_row_that_is_further_supplies_the_numbers(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct load_row row = { .node_name = "row's",
+        .bytes_sent = 80,
+        .total_bytes = 100,
+        .file_index = 2,
+        .total_files = 4 };
+    struct report r = from("s-1");
+    r.row = &row;
+    struct overlay o = apply(&old, &r, REPORT_APPLIED);
+    assert_int_equal(o.bytes_sent, 80);
+    assert_true(o.progress == 45);
+    row.file_index = 3;
+    row.bytes_sent = -5;
+    o = apply(&old, &r, REPORT_APPLIED);
+    assert_int_equal(o.file_index, 3);
+    assert_int_equal(o.bytes_sent, 0);
+    o = apply(NULL, &r, REPORT_FIRST);
+    assert_string_equal(o.node_name, "row's");
+    assert_int_equal(o.total_bytes, 100);
+    assert_int_equal(o.total_files, 4);
+    assert_true(o.progress == 50);
+}
+
+/* A complete file has no byte counters; what says nothing of them must not compute it anew. */
+static void a_heartbeat_after_a_complete_file_keeps_the_progress(void **state)
+{
+    (void)state;
+    struct overlay old = stored();
+    struct report r = from("s-1");
+    r.file_complete = true;
+    r.file_index = 2;
+    struct overlay complete = apply(&old, &r, REPORT_APPLIED);
+    assert_true(complete.progress == 50);
+    r = from("s-1");
+    assert_true(apply(&complete, &r, REPORT_APPLIED).progress == 50);
+}
+
 static void an_empty_field_keeps_the_stored_one(void **state)
 {
     (void)state;
@@ -471,6 +530,9 @@ int main(void)
         cmocka_unit_test(an_unknown_time_leaves_started_at_empty),
         cmocka_unit_test(progress_is_computed_here),
         cmocka_unit_test(a_missing_field_keeps_the_stored_one),
+        cmocka_unit_test(what_is_missing_does_not_come_from_an_older_row),
+        cmocka_unit_test(a_row_that_is_further_supplies_the_numbers),
+        cmocka_unit_test(a_heartbeat_after_a_complete_file_keeps_the_progress),
         cmocka_unit_test(an_empty_field_keeps_the_stored_one),
         cmocka_unit_test(given_fields_replace_stored_ones),
         cmocka_unit_test(a_given_message_is_taken_as_it_is),
