@@ -91,6 +91,8 @@ int gallery_admission_check(const struct gallery_admission *a, struct err *e)
 {
     if (!str_empty(a->id) && gallery_id_check(a->id, e) < 0)
         return -1;
+    if (!str_empty(a->id) && str_starts(a->id, "staging:"))
+        return err_set(e, ERR_INVALID, "id: must not begin with staging: (that is a copy's)");
     if (str_empty(a->element_name))
         return err_set(e, ERR_INVALID, "gallery_element_name: must not be empty");
     if (str_empty(a->op_type) || !is_op_type(a->op_type))

@@ -224,6 +224,10 @@ static void an_admission_names_the_wrong_field(void **state)
     }
     a.id = "";
     assert_int_equal(gallery_admission_check(&a, &e), 0); /* missing: one is made */
+    a.id = "staging:d"; /* what a copy is called in the same list */
+    fails_with(gallery_admission_check(&a, &e), &e, "id: ");
+    a.id = "staging";
+    assert_int_equal(gallery_admission_check(&a, &e), 0);
     a.id = "..";
     fails_with(gallery_admission_check(&a, &e), &e, "id: ");
 }
