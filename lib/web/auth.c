@@ -311,14 +311,17 @@ int auth_check(const struct auth *a, const char *authorization, const char *remo
     return 0;
 }
 
+bool auth_is_open(const struct auth *a, const struct web_route *route)
+{
+    return a->anonymous && (route->flags & WEB_ANONYMOUS) != 0;
+}
+
 int auth_allows(
     const struct auth *a, const struct auth_caller *c, const struct web_route *route, struct err *e)
 {
-    if ((route->flags & WEB_OPEN) != 0 || (c->role & route->roles) != 0)
+    if ((route->flags & WEB_OPEN) != 0 || auth_is_open(a, route) || (c->role & route->roles) != 0)
         return 0;
     if (c->role != ROLE_NONE)
         return err_set(e, ERR_FORBIDDEN, "the role %s may not do this", role_name(c->role));
-    if (a->anonymous && (route->flags & WEB_ANONYMOUS) != 0)
-        return 0;
     return err_set(e, ERR_UNAUTHENTICATED, "a bearer token is needed");
 }

@@ -37,6 +37,9 @@ struct auth_caller {
 int auth_check(const struct auth *a, const char *authorization, const char *remote_user,
     struct auth_caller *out, struct err *e) WARN_UNUSED;
 
+/* Is the route open to all, whatever they bring ([auth] anonymous)? Operations contract, section 7. */
+bool auth_is_open(const struct auth *a, const struct web_route *route);
+
 /* May the caller use the route? ERR_UNAUTHENTICATED for nobody, ERR_FORBIDDEN for the wrong role. */
 int auth_allows(const struct auth *a, const struct auth_caller *c, const struct web_route *route,
     struct err *e) WARN_UNUSED;

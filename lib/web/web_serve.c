@@ -120,8 +120,12 @@ static int check_caller(
     if ((req->match.route->flags & WEB_OPEN) != 0)
         return 0;
     if (auth_check(s->auth, fcgi_env(r, "HTTP_AUTHORIZATION"), fcgi_env(r, "WB_REMOTE_USER"),
-            &req->caller, e) < 0)
-        return -1;
+            &req->caller, e) < 0) {
+        if (!auth_is_open(s->auth, req->match.route))
+            return -1;
+        e->code = ERR_OK;
+        return 0;
+    }
     return auth_allows(s->auth, &req->caller, req->match.route, e);
 }
 

@@ -178,6 +178,9 @@ def test_where_anonymous_may_view_they_see_the_poll_and_the_history_and_nothing_
 
         for method in ("GET", "HEAD"):
             assert status("/api/operations", method) == status("/api/operations/history", method) == 200
+            for path in ("/api/operations", "/api/operations/history"):
+                assert ask(program.socket, path, method=method, token="unknown")[0] == 200
+        assert ask(program.socket, "/api/v1/staging", token="unknown")[0] == 401
         for path in ("/api/operations/j/control", "/api/v1/staging", "/api/v1/load-jobs", "/metrics"):
             assert status(path) == 401
         for what in ("cancel", "pause", "dismiss"):

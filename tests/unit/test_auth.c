@@ -293,6 +293,8 @@ static void roles_are_checked(void **state)
     c.auth_anonymous = viewer;
     a = loaded(&c, "");
     assert_int_equal(allows(a, ROLE_NONE, readers, WEB_ANONYMOUS), 0);
+    assert_int_equal(allows(a, ROLE_NODE, readers, WEB_ANONYMOUS), 0); /* open means open */
+    assert_int_equal(allows(a, ROLE_NODE, readers, 0), ERR_FORBIDDEN);
     assert_int_equal(allows(a, ROLE_NONE, readers, 0), ERR_UNAUTHENTICATED);
     auth_free(a);
 }
