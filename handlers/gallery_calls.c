@@ -255,18 +255,18 @@ static int report_without_row(struct web_req *req, const char *id, const struct 
     return reported(reply, NULL, false);
 }
 
-/* The row is up to date: the overlay follows it, or goes. What Redis says does not matter to the caller,
- * whose report is as durable as its row. */
-static void follow_row(struct web_req *req, const struct gallery_rows *rows,
+/* The overlay follows the row, or goes. True when it has what the report says. */
+static bool follow_row(struct web_req *req, const struct gallery_rows *rows,
     const struct gallery_report *r, enum gallery_outcome outcome)
 {
     struct err ignored = ERR_INIT;
     enum report_fate fate = REPORT_APPLIED;
     const struct gallery_op *op = &rows->row[0].op;
+    bool kept = false;
 
     if (outcome == GALLERY_TAKEN || outcome == GALLERY_CHANGED) {
         const struct op_source from = { .id = op->id, .row = op, .stamp_us = rows->now_us };
-        (void)!op_overlay_report(req->kv, &from, r, &fate, &ignored);
+        kept = op_overlay_report(req->kv, &from, r, &fate, &ignored) == 0;
     } else {
         forget_overlay(req, op->id);
     }
@@ -274,6 +274,55 @@ static void follow_row(struct web_req *req, const struct gallery_rows *rows,
         operations_rows_changed(req);
     else if (fate == REPORT_FIRST)
         operations_changed(req);
+    return kept;
+}
+
+/* What the report does not bring comes from the overlay, where that is ahead of the row: it took what was
+ * held back before. False when there is nothing of the kind. out borrows from live. */
+static bool take_held_back(const struct op_overlays *live, const struct gallery_op *row,
+    const struct gallery_report *r, struct gallery_report *out)
+{
+    const struct gallery_op *o = &live->overlay[0].op;
+    *out = *r;
+    if (r->progress >= 0 || o->progress <= row->progress)
+        return false;
+    out->progress = o->progress;
+    if (r->current_bytes < 0)
+        out->current_bytes = o->current_bytes;
+    if (r->total_bytes < 0)
+        out->total_bytes = o->total_bytes;
+    if (!r->has_nodes && o->nodes > 0) {
+        out->has_nodes = true;
+        out->node = o->node;
+        out->nodes = o->nodes;
+    }
+    out->at_once = true;
+    return true;
+}
+
+/* What was acknowledged must be somewhere: a report that was held back and that the overlay did not take is
+ * written after all, and what only the overlay has goes along with the next report that is written. */
+static int keep_report(struct web_req *req, const struct gallery_rows *rows,
+    const struct gallery_report *r, enum gallery_outcome outcome, struct err *e)
+{
+    cleanup_gallery_rows struct gallery_rows again = GALLERY_ROWS_INIT;
+    cleanup_op_overlays struct op_overlays live = OP_OVERLAYS_INIT;
+    struct err ignored = ERR_INIT;
+    struct gallery_report more = *r;
+    const struct gallery_op *op = &rows->row[0].op;
+    const bool writes = !rows_of(req).read_only && outcome <= GALLERY_ENDED && !rows->held_back;
+
+    more.at_once = true;
+    /* Before the overlay goes: a failure is shown with how far it came. */
+    bool more_known = writes && r->progress < 0 &&
+                      op_overlay_get(req->kv, op->id, &live, &ignored) == 0 &&
+                      take_held_back(&live, op, r, &more);
+    if (more_known && gallery_is_settled(op->status))
+        more_known = false; /* it never changes again */
+    const bool kept = follow_row(req, rows, r, outcome);
+    if (!more_known && (!rows->held_back || kept || rows_of(req).read_only))
+        return 0;
+    return gallery_progress(rows_of(req), op->id, &more, &again, &outcome, e);
 }
 
 int put_operation(struct web_req *req, struct web_reply *reply, struct err *e)
@@ -291,8 +340,8 @@ int put_operation(struct web_req *req, struct web_reply *reply, struct err *e)
             "read_only is on: how an operation ended is written by the site's own front ends");
     if (gallery_progress(rows, id, &r, &found, &outcome, e) == 0) {
         metric_add(METRIC_OPERATION_REPORTS, 1);
-        follow_row(req, &found, &r, outcome);
-        return reported(reply, &found.row[0].op, !rows.read_only);
+        if (keep_report(req, &found, &r, outcome, e) == 0)
+            return reported(reply, &found.row[0].op, !rows.read_only);
     }
     if (e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT)
         return report_without_row(req, id, &r, reply, e);

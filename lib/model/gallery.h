@@ -100,6 +100,7 @@ struct gallery_report {
     int cancellable; /* 0, 1 or -1 */
     const char *error;
     bool has_nodes;
+    bool at_once;                    /* to the row whenever it was last written */
     const struct gallery_node *node; /* sorted by gallery_nodes_sort() */
     size_t nodes;
 };

@@ -12,14 +12,23 @@ enum stmt { LIST, GET, HISTORY, CONTROL };
 /* Newest first: by when they ended, then by id, so that the order is one. */
 #define NEWEST " ORDER BY " GALLERY_CHANGED("g") " DESC NULLS LAST, g.id COLLATE \"C\""
 
+/* What was cleared from the history a moment ago, in the columns of GALLERY_TABLE: as long as its overlay may
+ * live, something has to hide it. */
+#define CLEARED \
+    "SELECT m.job_id, 'cancelled', m.changed_at, NULL, NULL, NULL, NULL::bool, NULL::bool," \
+    " NULL::float8, NULL, NULL, NULL, NULL, NULL::int8, NULL::int8, NULL::timestamptz" \
+    " FROM operation_control m WHERE m.dismissed_at IS NOT NULL" \
+    " AND m.changed_at >= now() - interval '5 minutes'" \
+    " AND NOT EXISTS (SELECT FROM gallery_operations o WHERE o.id = m.job_id)"
+
 static const struct db_stmt STMTS[] = {
     /* One row at least, so that the clock comes even when there is no operation. Of what is not shown
      * only what may hide a live overlay: overlays live 60 s, so 5 minutes are ample. The table holds all
      * that ever was, and is read five times a second: what is old goes by one cheap test. */
     [LIST] = { "gallery_list",
         "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM (VALUES (1)) one"
-        " LEFT JOIN (" GALLERY_TABLE " g" GALLERY_JOIN_CONTROL ")"
-        " ON " GALLERY_CHANGED(
+        " LEFT JOIN ((SELECT * FROM " GALLERY_TABLE " t UNION ALL " CLEARED
+        ") g" GALLERY_JOIN_CONTROL ") ON " GALLERY_CHANGED(
             "g") " >= now() - interval '24 hours' AND ("
                  "  (g.status IN ('pending', 'downloading', 'processing')"
                  "   AND " GALLERY_CHANGED(
@@ -43,7 +52,7 @@ static const struct db_stmt STMTS[] = {
         "SELECT coalesce(c.control, '') FROM (VALUES ($1::text)) k (id)"
         " LEFT JOIN gallery_operations g ON g.id = k.id"
         " LEFT JOIN operation_control c ON c.job_id = k.id"
-        " WHERE g.id IS NOT NULL OR c.job_id IS NOT NULL",
+        " WHERE g.id IS NOT NULL OR c.control <> ''",
         1 },
 };
 

@@ -23,12 +23,14 @@ struct gallery_rows {
     size_t n;
     size_t malformed; /* columns nodes that made no sense and read as none */
     int64_t now_us;   /* Postgres' time when they were read */
+    bool held_back;   /* of gallery_progress(): the report was not due and is in row[0] only */
     struct db_rows rows;
     json_object **json; /* owned, one for each row: its nodes, or NULL */
 };
 #define GALLERY_ROWS_INIT \
     { \
-        .row = NULL, .n = 0, .malformed = 0, .now_us = 0, .rows = DB_ROWS_INIT, .json = NULL \
+        .row = NULL, .n = 0, .malformed = 0, .now_us = 0, .held_back = false, \
+        .rows = DB_ROWS_INIT, .json = NULL \
     }
 void gallery_rows_free(struct gallery_rows *r);
 #define cleanup_gallery_rows __attribute__((cleanup(gallery_rows_free)))
@@ -68,7 +70,8 @@ enum gallery_outcome {
 };
 
 /* A report of who does the work. It is written at once when status, phase, cancellable or error
- * change, else at most once a second, in the UPDATE's own condition. *out is the row as it is now with
+ * change, else at most once a second, in the UPDATE's own condition; what is held back must be kept in the
+ * overlay, or said again with at_once. *out is the row as it is now with
  * the report on top (but for SETTLED and GIVEN_UP: as it is), so that the overlay can be made from it.
  * On a failed row only a final status counts; a correction clears the error. With read_only nothing is
  * written, and the outcome is what it would be. r was checked by gallery_report_check().
@@ -96,7 +99,8 @@ int gallery_dismiss(struct db *db, const char *id, struct err *e) WARN_UNUSED;
 enum { GALLERY_HISTORY_MAX = 50 };
 int gallery_history(struct db *db, struct gallery_rows *out, struct err *e) WARN_UNUSED;
 
-/* Removes the settled ones and the dismissed failures. 0 only when it happened. */
+/* Removes the settled ones and the dismissed failures. For 5 minutes lists show each as cancelled, so that what Redis
+ * may still hold of it stays hidden (contract section 3). 0 only when it happened. */
 int gallery_history_clear(struct gallery_db g, struct err *e) WARN_UNUSED;
 
 #endif

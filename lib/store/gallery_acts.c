@@ -58,7 +58,8 @@ static const struct db_stmt STMTS[] = {
         " seen AS (SELECT *, (status_, phase_) IS DISTINCT FROM (status, phase) AS turned,"
         "  left_so IS NULL AND ((status_, phase_, cancellable_, error_)"
         "   IS DISTINCT FROM (status, phase, cancellable, error) OR (updated_at"
-        "   BETWEEN now() - interval '1 second' AND now() + interval '1 second') IS NOT TRUE) AS due FROM new),"
+        "   BETWEEN now() - interval '1 second' AND now() + interval '1 second') IS NOT TRUE"
+        "   OR $12::boolean) AS due FROM new),"
         " wrote AS (UPDATE gallery_operations g SET status = status_, phase = phase_,"
         "  cancellable = cancellable_, error = error_,"
         "  progress = coalesce(nullif($3::float8, -1), g.progress),"
@@ -74,7 +75,7 @@ static const struct db_stmt STMTS[] = {
         " SELECT " SQL_CLOCK ", " GALLERY_COLUMNS ", coalesce(left_so,"
         "  CASE WHEN says IN " ENDED " THEN 'ended' WHEN turned THEN 'changed' ELSE 'taken' END),"
         "  due AND NOT again FROM seen g CROSS JOIN LATERAL (SELECT g.dismissed_at, g.nodes) c",
-        11 },
+        12 },
     [STOP] = { "gallery_stop",
         "WITH old AS (SELECT g.id, coalesce(g.status, '') AS was,"
         "  coalesce(g.cancellable, false) AS can"
@@ -93,12 +94,15 @@ static const struct db_stmt STMTS[] = {
         " ON CONFLICT (job_id) DO UPDATE SET dismissed_at = coalesce(c.dismissed_at, now()),"
         "  changed_at = now()",
         1 },
-    /* A control stays: whoever does the work may not have asked for it yet. */
+    /* A control stays: whoever does the work may not have asked for it yet. And a mark stays in any case, which
+     * hides what Redis may still hold of the operation: see LIST. */
     [CLEAR] = { "gallery_clear",
         "WITH gone AS (DELETE FROM gallery_operations g WHERE g.status IN ('completed', 'cancelled')"
         "  OR (g.status = 'failed' AND EXISTS (SELECT FROM operation_control c"
         "   WHERE c.job_id = g.id AND c.dismissed_at IS NOT NULL)) RETURNING g.id)"
-        " DELETE FROM operation_control c USING gone WHERE c.job_id = gone.id AND c.control = ''",
+        " INSERT INTO operation_control AS c (job_id, dismissed_at, changed_at)"
+        " SELECT id, now(), now() FROM gone"
+        " ON CONFLICT (job_id) DO UPDATE SET dismissed_at = now(), changed_at = now(), nodes = NULL",
         0 },
 };
 
@@ -160,6 +164,7 @@ static int take_progress(struct db_rows *rows, const struct gallery_report *r,
     struct gallery_row *row = &out->row[0];
     if (o != GALLERY_SETTLED && o != GALLERY_GIVEN_UP)
         gallery_apply(&row->op, r, &row->op);
+    out->held_back = !wrote && o == GALLERY_TAKEN;
     if (wrote)
         row->updated_us = out->now_us;
     *outcome = o;
@@ -203,7 +208,7 @@ int gallery_progress(struct gallery_db g, const char *id, const struct gallery_r
         DB_ARGS(DB_TEXT(id), DB_TEXT(r->status), DB_FLOAT8(r->progress), DB_TEXT(r->phase),
             DB_TEXT(r->message), DB_INT8(r->current_bytes), DB_INT8(r->total_bytes),
             DB_TEXT(r->file_name), DB_TEXT(flag(r->cancellable)), DB_TEXT(r->error),
-            DB_TEXT(nodes.data)),
+            DB_TEXT(nodes.data), DB_TEXT(flag(r->at_once))),
         &rows, e);
     if (none == 1)
         return err_set(e, ERR_NOT_FOUND, "there is no operation %s: admit it first", id);

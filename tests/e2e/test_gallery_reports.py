@@ -168,6 +168,24 @@ def test_roles_of_gallery_calls(stack):
     assert jobs(stack) == {"j"} and stack.job("j")["progress"] == 0 and history(stack) == []
 
 
+@pytest.mark.parametrize("last", [{"phase": "verifying"}, {"status": "failed", "error": "disk full"}])
+def test_what_was_held_back_goes_along_with_what_is_written(stack, last):
+    stack.admit("j")
+    for progress in (10, 90):
+        stack.report("j", phase="downloading", progress=progress, current_bytes=progress)
+    assert stack.report("j", **last).json()["durable"] is True
+    assert row(stack, "j", "progress, current_bytes") == (90, 90)
+
+
+@pytest.mark.touches("redis")
+def test_a_report_that_is_called_durable_is_stored_without_redis(stack):
+    stack.admit("j")
+    stack.dev("stop", "redis")
+    for progress in (40, 41):
+        assert stack.report("j", progress=progress).json()["durable"] is True
+        assert row(stack, "j", "progress") == (progress,)
+
+
 def test_where_anonymous_may_view_they_see_the_poll_and_the_history_and_nothing_else(stack, tmp_path):
     stack.gallery_row("j", status="completed")
     with Program(stack, WB_RUNTIME_DIR=str(tmp_path), WB_AUTH_ANONYMOUS="viewer") as program:
