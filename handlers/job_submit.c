@@ -8,6 +8,7 @@
 #include "handlers/job_parts.h"
 #include "model/job_window.h"
 #include "model/provision.h"
+#include "provision/hooks.h"
 #include "store/template.h"
 
 enum { REQUEST_MAX = 1 << 20 };
@@ -205,6 +206,21 @@ static const char *tenant_of(const struct web_req *req, const struct job_body *b
     return job_part_text(b->metadata, conf->tenant + sizeof METADATA - 1);
 }
 
+/* What could never be scheduled is refused now: jobs contract section 3, section 5 "Backend hooks". */
+static int check_schedulable(const struct job_body *b, const struct resolved *t,
+    const struct job_terms *terms, struct err *e)
+{
+    const struct hook_job job = { .model = b->request.model,
+        .replicas = terms->replicas,
+        .spec = t->spec,
+        .provider_config = b->provider_config };
+    const char *field = job_field_name(b->request.dialect, FIELD_TEMPLATE_NAME);
+
+    if (PROVISION_DEFAULT_HOOKS.validate_request(&job, e) == 0)
+        return 0;
+    return t->spec == NULL || str_starts(e->msg, "provider_config") ? -1 : err_wrap(e, "%s", field);
+}
+
 int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
     enum job_fate *fate, struct err *e)
 {
@@ -223,7 +239,7 @@ int jobs_submit(struct web_req *req, const struct job_body *b, struct jobs *out,
         *fate = JOB_FATE_SAME;
     if (none != 1)
         return none;
-    if (resolve(req, b, &t, e) < 0)
+    if (resolve(req, b, &t, e) < 0 || check_schedulable(b, &t, &terms, e) < 0)
         return -1;
     print_request(b, &t, &terms, req->conf->faults_allow, &request);
     if (request.overflow)

@@ -329,6 +329,17 @@ def template(model, **fields):
     return model.call("POST", "/api/v1/models/m1/deployment-templates", {"name": "big", "spec": SPEC, **fields})
 
 
+@pytest.mark.parametrize("accelerator, says", [
+    ({"type": "A100", "count": 1.5}, "count"), ({"type": "A100", "count": "4"}, "count"), ({"type": 5}, "type"),
+    ({"type": "A" * 96}, "type"), ({"type": "A100", "count": -1}, "GPUs"),
+])
+def test_a_template_that_could_never_be_scheduled_is_refused_at_once(model, accelerator, says):
+    assert template(model, spec={**SPEC, "accelerator": accelerator}).status_code == 200
+    refused = create(model, model_template_name="big")
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["message"].startswith("model_template_name: ") and says in refused.json()["message"], refused.text
+
+
 def test_templates_have_defaults_are_unique_and_the_highest_active_version_is_meant(model):
     one = template(model)
     assert one.status_code == 200, one.text
