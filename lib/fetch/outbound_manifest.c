@@ -128,7 +128,7 @@ static int larger_first(const void *a, const void *b, void *tree)
 
 static int run(struct job *j, struct err *e)
 {
-    pthread_t thread[THREADS_MAX];
+    pthread_t thread[THREADS_MAX] = { 0 };
     const int wanted = j->options->threads < THREADS_MAX ? j->options->threads : THREADS_MAX;
     int n = 0;
 

@@ -225,7 +225,7 @@ static int threads_for(const struct sending *s)
 
 static int send_all(struct sending *s, struct err *e)
 {
-    pthread_t thread[THREADS_MAX];
+    pthread_t thread[THREADS_MAX] = { 0 };
     const int wanted = threads_for(s);
     struct err ignored = ERR_INIT; /* fewer threads do it, too */
     int n = 0;

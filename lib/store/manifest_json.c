@@ -210,7 +210,7 @@ int manifest_read(const char *text, size_t size, struct manifest *out, struct er
 
 struct digest manifest_digest(const char *text, size_t size)
 {
-    struct digest d;
+    struct digest d = { .byte = { 0 } };
     digest_bytes(text, size, d.byte);
     return d;
 }
