@@ -229,9 +229,10 @@ e2e() {
         cd "$ROOT"
         unset WB_DEV_VAR WB_DEV_PORT
         export WB_DEV_NO_BUILD=1 WB_DEV_FAST=1 WB_DEV_BUILD=$tree TMPDIR=$WORK/t PYTHONDONTWRITEBYTECODE=1
-        # INT lets pytest end its servers. Two at once, each with servers of its own: they wait more than they work.
+        # INT lets pytest end its servers. Two at once, each with servers of its own: they wait more than they work. Sockets lie
+        # below its folders, whose names must be short.
         exec timeout -s INT -k 60 "$LIMIT" /usr/bin/python3 -m pytest "$@" -q -p no:cacheprovider -n 2 --dist loadfile \
-            --durations=25 -m "$mark"
+            --basetemp="$WORK/p" --durations=25 -m "$mark"
     ) >"$log" 2>&1 </dev/null || status=$?
     summary=$(grep -E '[0-9]+ (passed|failed|error|skipped)' "$log" | tail -n 1) || summary=
     count "$(word_of passed "$summary")" "$(($(word_of failed "$summary") + $(word_of 'errors?' "$summary")))" \
