@@ -128,6 +128,7 @@ WRITES = [
 
 def test_their_rows_are_shown_and_calls_that_would_write_to_them_are_refused_with_a_reason(beside):
     fill(beside)
+    wait_until(lambda: beside.call("GET", "/api/operations")[0] == 200, "the program's first look")  # until then it does not know
     wait_until(lambda: set(beside.call.entries()) == {"staging:load", "live", "failed"}, "their rows")
     before = beside.rows()
     for method, path, body in WRITES:
