@@ -176,6 +176,20 @@ def test_an_upload_that_stands_still_for_a_day_is_dropped_and_listed(stack):
     v.publish()  # the same bytes may begin anew
 
 
+@pytest.mark.touches("artifacts")
+def test_a_large_body_that_finds_nobody_is_503_and_not_too_large(stack):
+    """The pages of the web server's own errors have a limit of bodies, too: it must not replace the error by its own."""
+    v = Version(stack)
+    v.announce()
+    stack.dev("stop", "artifacts")
+    try:
+        answer = v.put(next(iter(v.shards)))
+    finally:
+        stack.dev("start", "artifacts")
+    assert answer.status_code == 503 and "Retry-After" in answer.headers, (answer.status_code, answer.text)
+    wait_until(lambda: v.announce().status_code == 202, "the service again")
+
+
 @pytest.fixture
 def small_disk():
     """A stack whose store is a file system of 8 MiB."""
