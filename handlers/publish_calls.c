@@ -194,7 +194,7 @@ static int place(const struct upload *u, int part, int body, struct err *e)
         cleanup_fd int to = -1;
         if (disk_part_file(part, s->path, true, &to, e) < 0 ||
             disk_copy(
-                (struct disk_range){ body, 0 }, (struct disk_range){ to, s->at }, s->size, e) < 0)
+                (struct file_range){ body, 0 }, (struct file_range){ to, s->at }, s->size, e) < 0)
             return -1;
     }
     return 0;

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <unistd.h>
 
-int file_read(int fd, void *to, size_t size)
+int file_read_at(int fd, void *to, size_t size, int64_t offset)
 {
     for (size_t at = 0; at < size;) {
-        ssize_t n = pread(fd, (char *)to + at, size - at, (off_t)at);
+        ssize_t n = pread(fd, (char *)to + at, size - at, offset + (int64_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n == 0)
@@ -19,10 +19,30 @@ int file_read(int fd, void *to, size_t size)
     return 0;
 }
 
+int file_read(int fd, void *to, size_t size)
+{
+    return file_read_at(fd, to, size, 0);
+}
+
 int file_write(int fd, const void *from, size_t size)
 {
     for (size_t at = 0; at < size;) {
         ssize_t n = write(fd, (const char *)from + at, size - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ENOSPC;
+        if (n <= 0)
+            return -1;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+int file_write_at(int fd, const void *from, size_t size, int64_t offset)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = pwrite(fd, (const char *)from + at, size - at, offset + (int64_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n == 0)

@@ -22,6 +22,19 @@ int thread_start(pthread_t *t, void *(*fn)(void *), void *ctx, const char *name,
     return 0;
 }
 
+void thread_team(int n, void *(*fn)(void *), void *ctx, const char *name)
+{
+    pthread_t thread[THREAD_TEAM_MAX - 1] = { 0 };
+    const int others = (n < THREAD_TEAM_MAX ? n : THREAD_TEAM_MAX) - 1;
+    int started = 0;
+
+    while (started < others && thread_start(&thread[started], fn, ctx, name, NULL) == 0)
+        started++;
+    (void)fn(ctx);
+    while (started > 0)
+        pthread_join(thread[--started], NULL);
+}
+
 void thread_cond_init(pthread_cond_t *c)
 {
     pthread_condattr_t attr;

@@ -15,6 +15,11 @@ enum { THREAD_STACK_SIZE = 1 << 20, THREAD_NAME_SIZE = 16 };
 int thread_start(
     pthread_t *t, void *(*fn)(void *), void *ctx, const char *name, struct err *e) WARN_UNUSED;
 
+/* Runs fn(ctx) on n threads at once, the caller being one of them, and returns when all have ended. n: 1 to THREAD_TEAM_MAX, else
+ * the nearest of these. Where there are not so many threads to be had, it is done by fewer: fn takes its work from what ctx shares. */
+enum { THREAD_TEAM_MAX = 64 };
+void thread_team(int n, void *(*fn)(void *), void *ctx, const char *name);
+
 /*     cleanup_unlock pthread_mutex_t *held = thread_lock(&x->lock); */
 static inline pthread_mutex_t *thread_lock(pthread_mutex_t *m)
 {

@@ -168,19 +168,11 @@ static void learn_zeros(struct crew *c)
 int rehash_run(const struct rehash *r, struct mishap *why)
 {
     struct crew c = { .r = r, .why = MISHAP_INIT };
-    struct err e = ERR_INIT;
-    pthread_t thread[THREADS_MAX];
-    int started = 0;
 
     if (r->holes_are_missing && r->manifest->total_bytes >= r->manifest->shard_bytes)
         learn_zeros(&c);
     pthread_mutex_init(&c.lock, NULL);
-    while (started < r->threads - 1 && started < THREADS_MAX &&
-           thread_start(&thread[started], run, &c, "rehash", &e) == 0)
-        started++;
-    (void)run(&c);
-    while (started > 0)
-        (void)pthread_join(thread[--started], NULL);
+    thread_team(r->threads < THREADS_MAX ? r->threads : THREADS_MAX, run, &c, "rehash");
     pthread_mutex_destroy(&c.lock);
     if (atomic_load(&c.failed)) {
         *why = c.why;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "depot/clone.h"
 #include "depot/rehash.h"
 
 enum { HASH_THREADS = 2 };
@@ -69,10 +69,12 @@ static int clone_into(struct looking *l, size_t shard, int from, const struct sh
     if (l->cloned[shard] || p->have[shard] || to.size != at->size)
         return 0;
     cleanup_fd int fd = part_open_file(p, to.file, O_RDWR);
-    const int rc = fd < 0 ? -1 : clone_range(from, at->offset, fd, to.offset, to.size);
+    const int rc = fd < 0 ? -1
+                          : file_copy((struct file_range){ from, at->offset },
+                                (struct file_range){ fd, to.offset }, to.size);
     if (rc < 0)
         return mishap_errno(l->why, true, "cannot write %.80s", p->manifest->file[to.file].path);
-    l->cloned[shard] = rc == 1;
+    l->cloned[shard] = rc == 0;
     return 0;
 }
 

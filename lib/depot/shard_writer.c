@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 enum { ALIGN = 4096 };
@@ -84,28 +85,12 @@ int shard_writer_begin(struct shard_writer *w, size_t shard, struct mishap *why)
     return open_file(w, w->at.file, why);
 }
 
-/* All of size bytes at offset. -1 with errno. */
-static int put(int fd, const unsigned char *data, size_t size, int64_t offset)
-{
-    for (size_t done = 0; done < size;) {
-        const ssize_t n = pwrite(fd, data + done, size - done, offset + (int64_t)done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0)
-            errno = ENOSPC;
-        if (n <= 0)
-            return -1;
-        done += (size_t)n;
-    }
-    return 0;
-}
-
 /* Whole blocks go past the page cache, what is left at a file's end goes through it. */
 static int put_all(struct shard_writer *w, int64_t offset)
 {
     size_t whole = w->direct >= 0 ? w->filled - w->filled % ALIGN : 0;
 
-    if (whole > 0 && put(w->direct, w->buffer, whole, offset) < 0) {
+    if (whole > 0 && file_write_at(w->direct, w->buffer, whole, offset) < 0) {
         if (errno != EINVAL) /* EINVAL: the file system cannot, and says so only now */
             return -1;
         cleanup_fd_(&w->direct);
@@ -115,7 +100,7 @@ static int put_all(struct shard_writer *w, int64_t offset)
     if (whole == w->filled)
         return 0;
     const int64_t rest = offset + (int64_t)whole;
-    if (put(w->plain, w->buffer + whole, w->filled - whole, rest) < 0)
+    if (file_write_at(w->plain, w->buffer + whole, w->filled - whole, rest) < 0)
         return -1;
     /* begin to write it out now, so that the sync at the end has less to wait for */
     (void)sync_file_range(w->plain, rest, (off_t)(w->filled - whole), SYNC_FILE_RANGE_WRITE);

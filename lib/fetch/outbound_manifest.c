@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "fetch/outbound.h"
 
-enum { PIECE = 1 << 20, THREADS_MAX = 64 };
+enum { PIECE = 1 << 20 };
 
 struct job {
     const struct outbound *tree;
@@ -126,20 +126,6 @@ static int larger_first(const void *a, const void *b, void *tree)
     return (x < y) - (x > y);
 }
 
-static int run(struct job *j, struct err *e)
-{
-    pthread_t thread[THREADS_MAX] = { 0 };
-    const int wanted = j->options->threads < THREADS_MAX ? j->options->threads : THREADS_MAX;
-    int n = 0;
-
-    while (n < wanted - 1 && thread_start(&thread[n], hash_files, j, "hash", e) == 0)
-        n++;
-    (void)hash_files(j);
-    while (n > 0)
-        pthread_join(thread[--n], NULL);
-    return 0;
-}
-
 static void lay_out(const struct outbound *t, const struct outbound_options *o, struct manifest *m)
 {
     (void)str_copy(m->artifact, sizeof m->artifact, o->artifact);
@@ -179,7 +165,7 @@ int outbound_manifest(
         j.order[i] = i;
     qsort_r(j.order, t->n, sizeof *j.order, larger_first, &t);
     pthread_mutex_init(&j.lock, NULL);
-    const int rc = run(&j, e);
+    thread_team(o->threads, hash_files, &j, "hash");
     pthread_mutex_destroy(&j.lock);
     free(j.order);
     if (atomic_load(&j.failed)) {
@@ -188,5 +174,5 @@ int outbound_manifest(
         return -1;
     }
     HAND_OVER(out, &m, ((struct manifest)MANIFEST_INIT));
-    return rc;
+    return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fetch/publish.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/thread.h"
@@ -136,26 +138,23 @@ struct sending {
     struct err err;
 };
 
-static int read_shard(const struct sending *s, size_t index, char *to, int64_t *size, struct err *e)
+/* to has room for it. */
+static int read_shard(const struct sending *s, size_t index, char *to, struct err *e)
 {
     const struct shard_place at = manifest_place(s->what->manifest, index);
+    const struct digest *want = &s->what->manifest->shard[index];
     const struct outbound_file *f = &s->what->tree->file[at.file];
     cleanup_fd int fd = open(f->real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct digest got;
+    struct digest got = { .byte = { 0 } };
 
     if (fd < 0)
         return err_errno(e, ERR_INTERNAL, "%s", f->path);
-    *size = 0;
-    while (*size < at.size) {
-        const ssize_t n = pread(fd, to + *size, (size_t)(at.size - *size), at.offset + *size);
-        if (n < 0)
-            return err_errno(e, ERR_INTERNAL, "%s", f->path);
-        if (n == 0)
-            break;
-        *size += n;
-    }
-    digest_bytes(to, (size_t)*size, got.byte);
-    if (*size < at.size || memcmp(got.byte, s->what->manifest->shard[index].byte, DIGEST_SIZE) != 0)
+    const int rc = file_read_at(fd, to, (size_t)at.size, at.offset);
+    if (rc < 0 && errno != ENODATA)
+        return err_errno(e, ERR_INTERNAL, "%s", f->path);
+    if (rc == 0)
+        digest_bytes(to, (size_t)at.size, got.byte);
+    if (rc < 0 || memcmp(got.byte, want->byte, DIGEST_SIZE) != 0)
         return err_set(e, ERR_CONFLICT, "%s: changed while it was being published", f->path);
     return 0;
 }
@@ -166,9 +165,9 @@ static int send_shard(
     cleanup_json json_object *o = NULL;
     char digest[DIGEST_TEXT_SIZE];
     char path[PATH_SIZE];
-    int64_t size = 0;
+    const int64_t size = manifest_place(s->what->manifest, index).size;
 
-    if (read_shard(s, index, buffer, &size, e) < 0)
+    if (read_shard(s, index, buffer, e) < 0)
         return -1;
     digest_print(&s->what->manifest->shard[index], digest);
     (void)str_format(path, sizeof path, "/shards/%s", digest + strlen("sha256:"));
@@ -225,17 +224,8 @@ static int threads_for(const struct sending *s)
 
 static int send_all(struct sending *s, struct err *e)
 {
-    pthread_t thread[THREADS_MAX] = { 0 };
-    const int wanted = threads_for(s);
-    struct err ignored = ERR_INIT; /* fewer threads do it, too */
-    int n = 0;
-
     pthread_mutex_init(&s->lock, NULL);
-    while (n < wanted - 1 && thread_start(&thread[n], send_shards, s, "send", &ignored) == 0)
-        n++;
-    (void)send_shards(s);
-    while (n > 0)
-        pthread_join(thread[--n], NULL);
+    thread_team(threads_for(s), send_shards, s, "send");
     pthread_mutex_destroy(&s->lock);
     if (!atomic_load(&s->failed))
         return 0;

@@ -4,15 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/digest.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/artifact_tree.h"
@@ -183,69 +180,13 @@ int disk_hash(int fd, int64_t at, int64_t size, const struct disk_tick *tick, st
     return 0;
 }
 
-/* 1: the file system cannot. */
-static int copy_in_kernel(struct disk_range from, struct disk_range to, int64_t size)
+int disk_copy(struct file_range from, struct file_range to, int64_t size, struct err *e)
 {
-    struct file_clone_range clone = { .src_fd = from.fd,
-        .src_offset = (uint64_t)from.at,
-        .src_length = (uint64_t)size,
-        .dest_offset = (uint64_t)to.at };
-    int64_t done = 0;
-
-    if (ioctl(to.fd, FICLONERANGE, &clone) == 0)
-        return 0;
-    while (done < size) {
-        loff_t in = from.at + done;
-        loff_t out = to.at + done;
-        const ssize_t n = copy_file_range(from.fd, &in, to.fd, &out, (size_t)(size - done), 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && done == 0 &&
-            (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP))
-            return 1;
-        if (n < 0)
-            return -1;
-        if (n == 0) {
-            errno = EIO; /* the source is shorter than it was */
-            return -1;
-        }
-        done += n;
-    }
-    return 0;
-}
-
-static int copy_by_hand(struct disk_range from, struct disk_range to, int64_t size)
-{
-    cleanup_free char *buffer = mem_alloc(HASH_BUFFER);
-    int64_t done = 0;
-
-    while (done < size) {
-        const int64_t left = size - done;
-        ssize_t n = pread(
-            from.fd, buffer, (size_t)(left < HASH_BUFFER ? left : HASH_BUFFER), from.at + done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            errno = n == 0 ? EIO : errno;
-            return -1;
-        }
-        n = pwrite(to.fd, buffer, (size_t)n, to.at + done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        done += n;
-    }
-    return 0;
-}
-
-int disk_copy(struct disk_range from, struct disk_range to, int64_t size, struct err *e)
-{
-    int rc = copy_in_kernel(from, to, size);
+    const int rc = file_copy(from, to, size);
 
     if (rc == 1)
-        rc = copy_by_hand(from, to, size);
-    if (rc < 0 || fdatasync(to.fd) < 0)
+        errno = EIO; /* the source is shorter than it was */
+    if (rc != 0 || fdatasync(to.fd) < 0)
         return disk_failed("write to the", "store", e);
     return 0;
 }

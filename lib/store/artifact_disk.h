@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "model/manifest.h"
 
 enum { DISK_PART_NAME_SIZE = VERSION_NAME_MAX + 1 + 36 + 6 };
@@ -49,14 +50,9 @@ struct disk_tick {
 int disk_hash(int fd, int64_t at, int64_t size, const struct disk_tick *tick, struct digest *out,
     struct err *e) WARN_UNUSED;
 
-/* size bytes from one file to another, without passing through memory where the file system can (a clone, else
- * copy_file_range(2)), and written through to the disk. */
-struct disk_range {
-    int fd;
-    int64_t at;
-};
+/* file_copy(), written through to the disk. */
 int disk_copy(
-    struct disk_range from, struct disk_range to, int64_t size, struct err *e) WARN_UNUSED;
+    struct file_range from, struct file_range to, int64_t size, struct err *e) WARN_UNUSED;
 
 /* The part becomes the version: artifacts contract section 4, "Landing", in that order. The files must be whole and
  * verified. ERR_CONFLICT: there is such a version. */

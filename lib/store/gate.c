@@ -80,7 +80,7 @@ static int clone_one(struct judging *j, const struct shard_at *s, struct err *e)
         disk_file(j->gate->root, s->from_artifact, s->from_version, s->from_path, &from, e) < 0)
         return str_empty(s->from_path) || e->code == ERR_NOT_FOUND ? 1 : -1;
     if (disk_part_file(j->fd, s->path, true, &to, e) < 0 ||
-        disk_copy((struct disk_range){ from, s->from_at }, (struct disk_range){ to, s->at },
+        disk_copy((struct file_range){ from, s->from_at }, (struct file_range){ to, s->at },
             s->size, e) < 0)
         return -1;
     if (disk_hash(to, s->at, s->size, &t, &got, e) < 0)
