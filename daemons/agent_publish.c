@@ -6,15 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/str.h"
 #include "daemons/agent.h"
+#include "daemons/agent_progress.h"
 #include "daemons/agent_publish_from.h"
 #include "fetch/publish.h"
 #include "fetch/source.h"
 #include "store/manifest_json.h"
 
-enum { THREADS = 4, TRIES = 8, POLL_MS = 250, SHOW_MS = 200 };
+enum { THREADS = 4, TRIES = 8, POLL_MS = 250 };
 
 #define COMMON_USAGE \
     "  --url URL          of the service: https://HOST (http:// only for this machine)\n" \
@@ -48,25 +48,11 @@ struct arguments {
     const char *revision;
 };
 
-/* The line on a terminal. */
-struct shown {
-    const char *what;
-    int64_t began_ns;
-    int64_t last_ns;
-    bool terminal;
-};
-
-static void show(struct shown *s, const char *phase, int64_t done, int64_t total)
+static void show(struct progress *p, const char *phase, int64_t done, int64_t total)
 {
-    static const double MB = 1e6;
-    const int64_t now_ns = clock_mono_ns();
-
-    if (!s->terminal || (now_ns - s->last_ns < SHOW_MS * NS_PER_MS && done < total))
-        return;
-    s->last_ns = now_ns;
-    fprintf(stderr, "\r%s %s %5.1f %% of %.1f MB \033[K", s->what, phase,
-        total > 0 ? 100.0 * (double)done / (double)total : 100.0, (double)total / MB);
-    (void)fflush(stderr);
+    if (p->phase != phase)
+        progress_phase(p, phase, 0, total);
+    progress_show_some(p, done);
 }
 
 static void show_hashing(void *ctx, int64_t done, int64_t total)
@@ -74,16 +60,13 @@ static void show_hashing(void *ctx, int64_t done, int64_t total)
     show(ctx, "hashing", done, total);
 }
 
-static void show_sending(void *ctx, enum publish_phase phase, int64_t done, int64_t total)
+static void show_publishing(void *ctx, enum publish_phase phase, int64_t done, int64_t total)
 {
-    show(ctx, phase == PUBLISH_UPLOADING ? "sending" : "verifying", done, total);
-}
-
-static void show_end(struct shown *s)
-{
-    if (s->terminal)
-        fputs("\r\033[K", stderr);
-    s->terminal = false;
+    static const char *const PHASES[] = {
+        [PUBLISH_UPLOADING] = "sending",
+        [PUBLISH_VERIFYING] = "being verified",
+    };
+    show(ctx, PHASES[phase], done, total);
 }
 
 /* A command in hand. */
@@ -92,14 +75,13 @@ struct command {
     struct tool_operands operands;
     struct conf conf;
     char token[AGENT_TOKEN_SIZE];
-    char what[ARTIFACT_NAME_MAX + VERSION_NAME_MAX + 2];
-    struct shown shown;
+    struct progress shown;
     struct outbound_options options;
 };
 
 static void command_end(struct command *c)
 {
-    show_end(&c->shown);
+    progress_end(&c->shown);
     conf_free(&c->conf);
     explicit_bzero(c->token, sizeof c->token);
 }
@@ -123,7 +105,7 @@ static int failed(struct command *c, const struct err *e)
     };
     struct mishap m = MISHAP_INIT;
 
-    show_end(&c->shown);
+    progress_end(&c->shown);
     (void)mishap_err(&m, OF[e->code] == MISHAP_NONE ? MISHAP_MANIFEST_MISMATCH : OF[e->code], e);
     const int status = agent_failed("not published", &m);
     return e->code == ERR_CONFLICT ? AGENT_USED_UP : status;
@@ -169,12 +151,25 @@ static int check_arguments(struct command *c)
     return AGENT_DONE;
 }
 
+/* What one of the commands has by itself. */
+struct form {
+    const char *name;
+    const char *usage;
+    struct tool_option option;
+};
+
 /* 0: go on; 1: *status is the exit status. */
 static int command_begin(
-    struct command *c, const struct tool *tool, int argc, char **argv, int *status)
+    struct command *c, const struct form *form, int argc, char **argv, int *status)
 {
     struct mishap m = MISHAP_INIT;
-    const int rc = tool_start(tool, argc, argv, &c->conf);
+    const struct tool_option own[] = { { "url", &c->a.url, NULL },
+        { "token-file", &c->a.token_file, NULL }, { "artifact", &c->a.artifact, NULL },
+        { "version", &c->a.version, NULL }, { "shard-bytes", &c->a.shard_bytes, NULL },
+        form->option };
+    const struct tool tool = { form->name, form->usage, own, sizeof own / sizeof own[0],
+        &c->operands };
+    const int rc = tool_start(&tool, argc, argv, &c->conf);
 
     *status = rc < 0 ? TOOL_USAGE : AGENT_DONE;
     if (rc != 0)
@@ -186,8 +181,7 @@ static int command_begin(
         *status = agent_failed("the token cannot be read", &m);
         return 1;
     }
-    (void)str_format(c->what, sizeof c->what, "%s@%s", c->a.artifact, c->a.version);
-    c->shown = (struct shown){ .what = c->what, .terminal = isatty(STDERR_FILENO) == 1 };
+    progress_begin(&c->shown, c->a.artifact, c->a.version);
     c->options.threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     c->options.progress = show_hashing;
     c->options.ctx = &c->shown;
@@ -199,11 +193,11 @@ static int say(struct command *c, const struct publication *p, const struct publ
     char digest[DIGEST_TEXT_SIZE];
     const struct digest d = manifest_digest(p->text, p->size);
 
-    show_end(&c->shown);
+    progress_end(&c->shown);
     digest_print(&d, digest);
     printf("%s %s published: %" PRId64 " bytes in %zu files, %" PRId64 " sent, %" PRId64
            " of %zu shards there already\n",
-        c->what, digest, p->manifest->total_bytes, p->manifest->files, r->bytes_sent,
+        c->shown.what, digest, p->manifest->total_bytes, p->manifest->files, r->bytes_sent,
         r->shards_there, p->manifest->shards);
     return AGENT_DONE;
 }
@@ -220,7 +214,7 @@ static int publish_tree(struct command *c, const struct outbound *tree, const st
         .tries = TRIES,
         .backoff = { 500, 30000 },
         .poll_ms = POLL_MS,
-        .progress = show_sending,
+        .progress = show_publishing,
         .ctx = &c->shown };
 
     manifest_print(m, NULL, &text);
@@ -238,15 +232,11 @@ int agent_publish(int argc, char **argv)
     cleanup_command struct command c = { .operands = { .least = 1, .most = 1 } };
     cleanup_outbound struct outbound tree = OUTBOUND_INIT;
     cleanup_manifest struct manifest m = MANIFEST_INIT;
-    const struct tool_option own[] = { { "url", &c.a.url, NULL },
-        { "token-file", &c.a.token_file, NULL }, { "artifact", &c.a.artifact, NULL },
-        { "version", &c.a.version, NULL }, { "shard-bytes", &c.a.shard_bytes, NULL },
+    const struct form form = { "weighbridge-agent publish", PUBLISH_USAGE,
         { "kind", &c.a.kind, NULL } };
-    const struct tool tool = { "weighbridge-agent publish", PUBLISH_USAGE, own,
-        sizeof own / sizeof own[0], &c.operands };
     int status = AGENT_DONE;
 
-    if (command_begin(&c, &tool, argc, argv, &status) != 0)
+    if (command_begin(&c, &form, argc, argv, &status) != 0)
         return status;
     if (from_folder(c.operands.at[0], &tree, &e) < 0 ||
         outbound_manifest(&tree, &c.options, &m, &e) < 0)
@@ -260,15 +250,11 @@ int agent_import(int argc, char **argv)
     cleanup_command struct command c = { .operands = { .least = 2, .most = 2 } };
     cleanup_outbound struct outbound tree = OUTBOUND_INIT;
     cleanup_manifest struct manifest m = MANIFEST_INIT;
-    const struct tool_option own[] = { { "url", &c.a.url, NULL },
-        { "token-file", &c.a.token_file, NULL }, { "artifact", &c.a.artifact, NULL },
-        { "version", &c.a.version, NULL }, { "shard-bytes", &c.a.shard_bytes, NULL },
+    const struct form form = { "weighbridge-agent import", IMPORT_USAGE,
         { "revision", &c.a.revision, NULL } };
-    const struct tool tool = { "weighbridge-agent import", IMPORT_USAGE, own,
-        sizeof own / sizeof own[0], &c.operands };
     int status = AGENT_DONE;
 
-    if (command_begin(&c, &tool, argc, argv, &status) != 0)
+    if (command_begin(&c, &form, argc, argv, &status) != 0)
         return status;
     const bool oci = strcmp(c.operands.at[0], "oci") == 0;
     if (!oci && strcmp(c.operands.at[0], "hf") != 0)

@@ -71,7 +71,7 @@ static int hash_leftovers(struct part *part, struct progress *shown, struct mish
         .holes_are_missing = true,
         .threads = HASH_THREADS };
 
-    progress_phase(shown, "hashing what is here", 0);
+    progress_phase(shown, "hashing what is here", 0, part->manifest->total_bytes);
     return rehash_run(&r, m);
 }
 
@@ -149,7 +149,7 @@ static int fetch_missing(const struct pull *p, struct part *part, struct receipt
     memcpy(have, part->have, part->manifest->shards * sizeof *have);
     o.have = have;
     into.buffer_bytes = agent_buffer_bytes(fetch_workers(&o));
-    progress_phase(shown, "fetching", had);
+    progress_phase(shown, "fetching", had, part->manifest->total_bytes);
     const int64_t began_ns = clock_mono_ns();
     const int rc = run_fetch(&o, shown, &result, m);
     note_sources(r, s, &result);
@@ -217,7 +217,7 @@ static int fill(const struct pull *p, struct part *part, struct receipt *r, stru
 {
     struct progress shown;
 
-    progress_begin(&shown, p->manifest);
+    progress_begin(&shown, p->manifest->artifact, p->manifest->version);
     int rc = gather(p, part, r, &shown, m);
     if (rc == 0)
         rc = fetch_missing(p, part, r, &shown, m);
