@@ -53,6 +53,23 @@ void scene_start(struct provider_scene *s, const char *type)
         fail_msg("%s", s->e.msg);
 }
 
+void scene_refuses_options(struct provider_scene *s, const char *type, const char *piece)
+{
+    scene_refuses_in(s, type, SCENE_CLUSTER, piece);
+}
+
+void scene_refuses_in(
+    struct provider_scene *s, const char *type, const char *cluster, const char *piece)
+{
+    struct provisioner *p = NULL;
+    const struct provisioner_env env = { .conf = &s->conf, .cluster = cluster, .stop_fd = -1 };
+    assert_int_equal(provisioner_open(type, &env, &p, &s->e), -1);
+    assert_int_equal(s->e.code, ERR_INVALID);
+    if (strstr(s->e.msg, piece) == NULL)
+        fail_msg("%s", s->e.msg);
+    assert_null(p);
+}
+
 void scene_close(struct provider_scene *s)
 {
     provisioner_close(s->p);

@@ -31,6 +31,12 @@ void scene_open_tls(struct provider_scene *s, const char *script, const struct t
 void scene_api(const struct provider_scene *s, const char *path, char **url, char **key);
 /* The provisioner, by the options as they are now. */
 void scene_start(struct provider_scene *s, const char *type);
+/* A provisioner of that type is not opened, by the options as they are now and in a cluster of that name: ERR_INVALID,
+ * with a text that holds the piece. */
+void scene_refuses_in(
+    struct provider_scene *s, const char *type, const char *cluster, const char *piece);
+/* The same in SCENE_CLUSTER. */
+void scene_refuses_options(struct provider_scene *s, const char *type, const char *piece);
 void scene_close(struct provider_scene *s);
 
 /* cmocka's setups and teardown: a type and its double; *state is the scene. */

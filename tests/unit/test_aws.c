@@ -353,30 +353,19 @@ static void the_batch_service_gets_in_by_ssh(void **state)
     assert_true(json_object_equal(got, wanted));
 }
 
-static void refuse_open(struct provider_scene *s, const char *piece)
-{
-    struct provisioner *p = NULL;
-    const struct provisioner_env env = { .conf = &s->conf, .cluster = "c1", .stop_fd = -1 };
-    assert_int_equal(provisioner_open("aws", &env, &p, &s->e), -1);
-    assert_int_equal(s->e.code, ERR_INVALID);
-    if (strstr(s->e.msg, piece) == NULL)
-        fail_msg("%s", s->e.msg);
-    assert_null(p);
-}
-
 static void what_is_missing_is_told_at_the_start(void **state)
 {
     struct provider_scene *s = *state;
     scene_set(&s->conf.aws_url, "http://127.0.0.1:1");
-    refuse_open(s, "[aws] url must begin with https://");
+    scene_refuses_options(s, "aws", "[aws] url must begin with https://");
     scene_set(&s->conf.aws_secret_access_key, "");
-    refuse_open(s, "[aws] access_key_id and secret_access_key");
+    scene_refuses_options(s, "aws", "[aws] access_key_id and secret_access_key");
     scene_set(&s->conf.aws_region, "eu/../x");
-    refuse_open(s, "[aws] region: only");
+    scene_refuses_options(s, "aws", "[aws] region: only");
     scene_set(&s->conf.aws_region, "");
-    refuse_open(s, "[aws] region is not set");
+    scene_refuses_options(s, "aws", "[aws] region is not set");
     scene_set(&s->conf.aws_image_id, "");
-    refuse_open(s, "[aws] neither launch_template nor image_id");
+    scene_refuses_options(s, "aws", "[aws] neither launch_template nor image_id");
 }
 
 int main(void)

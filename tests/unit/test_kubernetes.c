@@ -493,29 +493,18 @@ static void a_server_that_nobody_vouches_for_gets_no_token(void **state)
     assert_int_equal(child_server_requests(&s->server, "GET", "/"), 0);
 }
 
-static void refuse_open(struct provider_scene *s, const char *piece)
-{
-    struct provisioner *p = NULL;
-    const struct provisioner_env env = { .conf = &s->conf, .cluster = "c1", .stop_fd = -1 };
-    assert_int_equal(provisioner_open("kubernetes", &env, &p, &s->e), -1);
-    assert_int_equal(s->e.code, ERR_INVALID);
-    if (strstr(s->e.msg, piece) == NULL)
-        fail_msg("%s", s->e.msg);
-    assert_null(p);
-}
-
 static void what_is_missing_is_told_at_the_start(void **state)
 {
     struct provider_scene *s = *state;
     scene_set(&s->conf.kubernetes_cluster, "No Such");
-    refuse_open(s, "[kubernetes] namespace and cluster");
+    scene_refuses_options(s, "kubernetes", "[kubernetes] namespace and cluster");
     scene_set(&s->conf.kubernetes_cluster, "");
     scene_set(&s->conf.kubernetes_token, "");
-    refuse_open(s, "[kubernetes] neither token nor token_path");
+    scene_refuses_options(s, "kubernetes", "[kubernetes] neither token nor token_path");
     scene_set(&s->conf.kubernetes_url, "http://127.0.0.1:1");
-    refuse_open(s, "must begin with https://");
+    scene_refuses_options(s, "kubernetes", "must begin with https://");
     scene_set(&s->conf.kubernetes_url, "");
-    refuse_open(s, "[kubernetes] url is not set, and this is no pod");
+    scene_refuses_options(s, "kubernetes", "[kubernetes] url is not set, and this is no pod");
 }
 
 int main(void)

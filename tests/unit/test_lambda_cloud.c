@@ -377,24 +377,14 @@ static void the_catalog_tells_what_could_be_had(void **state)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static void refuse_open(struct provider_scene *s, const char *cluster, const char *piece)
-{
-    struct provisioner *p = NULL;
-    const struct provisioner_env env = { .conf = &s->conf, .cluster = cluster, .stop_fd = -1 };
-    assert_int_equal(provisioner_open("lambdaCloud", &env, &p, &s->e), -1);
-    assert_int_equal(s->e.code, ERR_INVALID);
-    assert_non_null(strstr(s->e.msg, piece));
-    assert_null(p);
-}
-
 static void what_is_missing_is_told_at_the_start(void **state)
 {
     struct provider_scene *s = *state;
-    refuse_open(s, "No", "cluster id");
+    scene_refuses_in(s, "lambdaCloud", "No", "cluster id");
     scene_set(&s->conf.lambda_cloud_ssh_keys, "");
-    refuse_open(s, "c1", "[lambda_cloud] ssh_keys");
+    scene_refuses_options(s, "lambdaCloud", "[lambda_cloud] ssh_keys");
     scene_set(&s->conf.lambda_cloud_key, "");
-    refuse_open(s, "c1", "[lambda_cloud] key");
+    scene_refuses_options(s, "lambdaCloud", "[lambda_cloud] key");
 }
 
 int main(void)

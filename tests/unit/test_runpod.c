@@ -256,23 +256,15 @@ static void the_api_does_not_tell_what_could_be_had(void **state)
     assert_int_equal(provisioner_catalog(s->p, &c, &s->note, &s->e), 1);
 }
 
-static void refuse_open(struct provider_scene *s, const char *piece)
-{
-    struct provisioner *p = NULL;
-    const struct provisioner_env env = { .conf = &s->conf, .cluster = "c1", .stop_fd = -1 };
-    assert_int_equal(provisioner_open("runpod", &env, &p, &s->e), -1);
-    assert_non_null(strstr(s->e.msg, piece));
-}
-
 static void what_is_missing_is_told_at_the_start(void **state)
 {
     struct provider_scene *s = *state;
     scene_set(&s->conf.runpod_cloud_type, "secure");
-    refuse_open(s, "[runpod] cloud_type");
+    scene_refuses_options(s, "runpod", "[runpod] cloud_type");
     scene_set(&s->conf.runpod_ssh_public_key, "");
-    refuse_open(s, "[runpod] ssh_public_key");
+    scene_refuses_options(s, "runpod", "[runpod] ssh_public_key");
     scene_set(&s->conf.runpod_key, "");
-    refuse_open(s, "[runpod] key");
+    scene_refuses_options(s, "runpod", "[runpod] key");
 }
 
 int main(void)
