@@ -15,7 +15,7 @@ static const struct db_stmt BEGIN = { "begin", "BEGIN ISOLATION LEVEL READ COMMI
 static const struct db_stmt COMMIT = { "commit", "COMMIT", 0 };
 static const struct db_stmt ROLLBACK = { "rollback", "ROLLBACK", 0 };
 
-enum { RETRIES = 3 };
+enum { TRIES = 3 };
 
 struct db *db_new(const struct db_options *o)
 {
@@ -114,6 +114,14 @@ static bool may_repeat(const struct db *db, bool harmless, bool fresh)
            clock_left_ms(db->call_until_ns) > 0;
 }
 
+/* May what others stood in the way of, so that nothing of it happened, be tried again? It may take as long
+ * as it took, and must not be cut off by the deadline: then nobody knows what happened, and the server seems to hang. */
+static bool may_insist(const struct db *db, int64_t began_ns, int64_t until_ns)
+{
+    const int64_t now_ns = clock_mono_ns();
+    return db->last.retry && until_ns - now_ns > now_ns - began_ns;
+}
+
 /* What ran without having been prepared for want of a table can be prepared now. */
 static void note_ran(struct db *db, const struct db_stmt *s)
 {
@@ -131,6 +139,19 @@ static int ask_once(
     return 0;
 }
 
+/* On its own it is a transaction, which the server has undone when it refuses it. */
+static int ask_insisting(
+    struct db *db, const struct db_stmt *s, struct db_args a, PGresult **out, struct err *e)
+{
+    for (int tries = 1;; tries++) {
+        const int64_t began_ns = clock_mono_ns();
+        if (ask_once(db, s, a, out, e) == 0)
+            return 0;
+        if (tries == TRIES || db->in_txn || !may_insist(db, began_ns, db->call_until_ns))
+            return -1;
+    }
+}
+
 /* One statement and its answer. harmless: it may be sent twice. */
 static int ask(struct db *db, const struct db_stmt *s, struct db_args a, bool harmless,
     PGresult **out, struct err *e)
@@ -138,11 +159,11 @@ static int ask(struct db *db, const struct db_stmt *s, struct db_args a, bool ha
     if (have_connection(db, e) < 0)
         return -1;
     bool fresh = db->fresh;
-    if (ask_once(db, s, a, out, e) == 0)
+    if (ask_insisting(db, s, a, out, e) == 0)
         return 0;
     if (!may_repeat(db, harmless, fresh) || conn_open(db, e) < 0)
         return -1;
-    return ask_once(db, s, a, out, e);
+    return ask_insisting(db, s, a, out, e);
 }
 
 static int call(struct db *db, const struct db_stmt *s, struct db_args a, bool harmless,
@@ -281,10 +302,13 @@ void db_txn_end(struct db_txn *t)
 int db_retry(
     struct db *db, int (*fn)(struct db *db, void *ctx, struct err *e), void *ctx, struct err *e)
 {
-    int result = fn(db, ctx, e);
-    for (int i = 1; i < RETRIES && result < 0 && db->last.retry; i++)
-        result = fn(db, ctx, e);
-    return result;
+    const int64_t until_ns = db->deadline_ns != 0 ? db->deadline_ns : INT64_MAX;
+    for (int tries = 1;; tries++) {
+        const int64_t began_ns = clock_mono_ns();
+        const int result = fn(db, ctx, e);
+        if (result >= 0 || tries == TRIES || !may_insist(db, began_ns, until_ns))
+            return result;
+    }
 }
 
 int db_script(struct db *db, const char *name, const char *sql, struct err *e)

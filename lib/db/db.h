@@ -8,8 +8,12 @@
  * needed it. The breaker, shared by the threads of a process, makes calls fail at once with
  * ERR_UNAVAILABLE while the server is known to be down.
  *
+ * What is refused because others were in the way at that moment (a row that somebody holds for longer than a
+ * quarter of timeout_ms, a deadlock, a serialization failure) has left no trace: outside of a transaction it is tried up to
+ * three times while there is time for it. Of a transaction db_retry() does the same.
+ *
  * Errors of every verb: ERR_UNAVAILABLE (cannot connect, connection lost, server shutting down),
- * ERR_TIMEOUT (deadline), ERR_CONFLICT (unique or exclusion violation, serialization failure after
+ * ERR_TIMEOUT (deadline, or a row that is held), ERR_CONFLICT (unique or exclusion violation, serialization failure after
  * retries), ERR_INVALID (check violation, text too long, bad encoding), ERR_INTERNAL (anything else:
  * SQLSTATE in the text). The table is in db_map.c. Connection strings never appear in texts. */
 #include <libpq-fe.h>
@@ -145,8 +149,7 @@ int db_commit(struct db_txn *t, struct err *e) WARN_UNUSED;
 void db_txn_end(struct db_txn *t);
 #define cleanup_txn __attribute__((cleanup(db_txn_end)))
 
-/* Runs fn up to three times while it fails with a serialization failure or a deadlock. fn does the
- * whole transaction. */
+/* Runs fn up to three times while others are in its way, as said at the top. fn does the whole transaction. */
 int db_retry(struct db *db, int (*fn)(struct db *db, void *ctx, struct err *e), void *ctx,
     struct err *e) WARN_UNUSED;
 

@@ -7,7 +7,7 @@
 #include "base/wait.h"
 #include "db/db_internal.h"
 
-enum { OPTIONS_SIZE = 1024, IDLE_IN_TXN_GRACE_MS = 1000, PARAMS_MAX = 8 };
+enum { LOCK_WAITS = 4, OPTIONS_SIZE = 1024, IDLE_IN_TXN_GRACE_MS = 1000, PARAMS_MAX = 8 };
 
 struct params {
     const char *key[PARAMS_MAX];
@@ -47,12 +47,12 @@ static int look_over(const char *url, PQconninfoOption **parsed, const char **th
 static int options_make(const struct db *db, const char *theirs, char *out, struct err *e)
 {
     long long ms = (long long)db->o.timeout_ms;
-    /* A lock is waited for only half as long: a row that somebody holds must be told apart from a
-     * server that hangs. */
+    /* A lock is waited for a part of it only: a row that somebody holds must be told apart from a server that
+     * hangs, and what is refused for it can be tried again. */
     if (str_format(out, OPTIONS_SIZE,
             "-c statement_timeout=%lld -c lock_timeout=%lld "
             "-c idle_in_transaction_session_timeout=%lld -c timezone=UTC %s",
-            ms, ms / 2 + 1, ms + IDLE_IN_TXN_GRACE_MS, theirs == NULL ? "" : theirs) < 0)
+            ms, ms / LOCK_WAITS + 1, ms + IDLE_IN_TXN_GRACE_MS, theirs == NULL ? "" : theirs) < 0)
         return err_set(e, ERR_UNAVAILABLE, "the options for postgres are too long");
     return 0;
 }

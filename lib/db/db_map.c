@@ -21,7 +21,7 @@ static const struct row ROWS[] = {
     { "22021", { .code = ERR_INVALID } },                 /* character_not_in_repertoire */
     { "22P05", { .code = ERR_INVALID } },                 /* untranslatable_character */
     { "57014", { .code = ERR_TIMEOUT } },                 /* query_canceled: statement_timeout */
-    { "55P03", { .code = ERR_TIMEOUT } },                 /* lock_not_available: lock_timeout */
+    { "55P03", { .code = ERR_TIMEOUT, .retry = true } },  /* lock_not_available: lock_timeout */
     { "42P01", { .code = ERR_UNAVAILABLE, .missing_table = true } }, /* undefined_table */
     /* The server is well, but this connection has lost what it had prepared (a pooler gave it another
      * session, or DISCARD ALL), or prepared against a table that has changed since. */

@@ -213,8 +213,15 @@ static int each(struct db *db, const enum stmt *which, size_t n, int64_t id, str
     return 0;
 }
 
-static int announce(struct db *db, const struct published *p, const char *digest, struct err *e)
+struct announcement {
+    const struct published *p;
+    const char *digest;
+};
+
+static int announce(struct db *db, void *ctx, struct err *e)
 {
+    const struct announcement *a = ctx;
+    const struct published *p = a->p;
     static const enum stmt NEW[] = { FILES, SHARDS, HELD, VERIFY };
     static const enum stmt AGAIN[] = { BEGIN_ANEW, HELD, VERIFY };
     cleanup_txn struct db_txn t = DB_TXN_INIT;
@@ -223,7 +230,7 @@ static int announce(struct db *db, const struct published *p, const char *digest
     if (db_begin(db, &t, e) < 0 || db_exec(db, &STMTS[PATIENCE], DB_NO_ARGS, NULL, e) < 0 ||
         check_kind(db, p->manifest, e) < 0)
         return -1;
-    const int found = find_or_add(db, p, digest, &id, e);
+    const int found = find_or_add(db, p, a->digest, &id, e);
     if (found < 0)
         return -1;
     const int rc = found == 0 ? each(db, NEW, sizeof NEW / sizeof NEW[0], id, e)
@@ -238,7 +245,8 @@ int version_announce(struct db *db, const struct published *p, struct versions *
     char digest[DIGEST_TEXT_SIZE];
 
     digest_print(&sha256, digest);
-    const int found = announce(db, p, digest, e);
+    struct announcement a = { .p = p, .digest = digest };
+    const int found = db_retry(db, announce, &a, e);
     if (found < 0)
         return e->code == ERR_CONFLICT ? -1 : err_wrap(e, "version %s", m->version);
     return version_get(db, m->artifact, m->version, out, e) < 0 ? -1 : found;

@@ -112,10 +112,17 @@ int shard_clones(struct db *db, int64_t version_id, struct shards_at *out, struc
     return take(&rows, out, e);
 }
 
+struct landed_shard {
+    int64_t version_id;
+    const char *part;
+    const char *digest;
+    bool verifying;
+};
+
 /* With the version locked, so that of two who bring the last shards at once one sees the other's. */
-int shard_landed(struct db *db, int64_t version_id, const char *part, const char *digest,
-    bool *verifying, struct err *e)
+static int land_once(struct db *db, void *ctx, struct err *e)
 {
+    struct landed_shard *s = ctx;
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
     cleanup_txn struct db_txn t = DB_TXN_INIT;
     int64_t n = 0;
@@ -123,15 +130,27 @@ int shard_landed(struct db *db, int64_t version_id, const char *part, const char
     if (db_begin(db, &t, e) < 0)
         return err_wrap(e, "shard");
     const int none =
-        db_opt(db, &STMTS[LOCK], DB_ARGS(DB_INT8(version_id), DB_TEXT(part)), &rows, e);
+        db_opt(db, &STMTS[LOCK], DB_ARGS(DB_INT8(s->version_id), DB_TEXT(s->part)), &rows, e);
     if (none == 1)
         return err_set(e, ERR_CONFLICT, "the version is not being uploaded any more");
     if (none < 0 ||
-        db_exec(db, &STMTS[PRESENT], DB_ARGS(DB_INT8(version_id), DB_TEXT(digest)), NULL, e) < 0 ||
-        db_exec(db, &STMTS[VERIFY], DB_ARGS(DB_INT8(version_id)), &n, e) < 0 ||
+        db_exec(db, &STMTS[PRESENT], DB_ARGS(DB_INT8(s->version_id), DB_TEXT(s->digest)), NULL, e) <
+            0 ||
+        db_exec(db, &STMTS[VERIFY], DB_ARGS(DB_INT8(s->version_id)), &n, e) < 0 ||
         db_commit(&t, e) < 0)
         return err_wrap(e, "shard");
-    *verifying = n == 1;
+    s->verifying = n == 1;
+    return 0;
+}
+
+int shard_landed(struct db *db, int64_t version_id, const char *part, const char *digest,
+    bool *verifying, struct err *e)
+{
+    struct landed_shard s = { .version_id = version_id, .part = part, .digest = digest };
+
+    if (db_retry(db, land_once, &s, e) < 0)
+        return -1;
+    *verifying = s.verifying;
     return 0;
 }
 

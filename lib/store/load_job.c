@@ -242,29 +242,35 @@ static int replace(
     return insert(db, key, who, won, e);
 }
 
+struct claiming {
+    const char *key;
+    const struct load_claimant *who;
+    const char *sha256;
+    struct load_rows *out;
+};
+
 /* One try: 0 with *out, CLAIM_TAKEN, or CLAIM_AGAIN when a row came and went meanwhile. */
-static int claim_once(struct db *db, const char *key, const struct load_claimant *who,
-    const char *sha256, struct load_rows *out, struct err *e)
+static int claim_once(struct db *db, void *ctx, struct err *e)
 {
+    const struct claiming *c = ctx;
     cleanup_txn struct db_txn t = DB_TXN_INIT;
     cleanup_load_rows struct load_rows got = LOAD_ROWS_INIT;
     bool won = false;
-    if (db_begin(db, &t, e) < 0 || insert(db, key, who, &won, e) < 0)
+    if (db_begin(db, &t, e) < 0 || insert(db, c->key, c->who, &won, e) < 0)
         return -1;
     if (!won) {
-        int taken = replace(db, key, who, &won, e);
+        int taken = replace(db, c->key, c->who, &won, e);
         if (taken != 0 || !won)
             return taken != 0 ? taken : CLAIM_AGAIN;
     }
-    if (db_exec(db, &STMTS[TAKE], DB_ARGS(DB_TEXT(key), DB_TEXT(sha256)), NULL, e) < 0)
+    if (db_exec(db, &STMTS[TAKE], DB_ARGS(DB_TEXT(c->key), DB_TEXT(c->sha256)), NULL, e) < 0)
         return -1;
-    int none = find(db, key, &got, e);
+    int none = find(db, c->key, &got, e);
     if (none != 0)
         return none < 0 ? -1 : err_set(e, ERR_INTERNAL, "the row just inserted is not there");
     if (db_commit(&t, e) < 0)
         return -1;
-    *out = got;
-    got = (struct load_rows)LOAD_ROWS_INIT;
+    hand_over(&got, c->out);
     return 0;
 }
 
@@ -273,6 +279,7 @@ int load_claim(struct db *db, const char *key, const struct load_claimant *who,
 {
     char fresh[TOKEN_HEX_SIZE];
     char sha256[DIGEST_HEX_SIZE];
+    struct claiming c = { .key = key, .who = who, .sha256 = sha256, .out = out };
     digest_token(fresh);
     digest_hex(fresh, strlen(fresh), sha256);
     for (int i = 0; i < CLAIM_ROUNDS; i++) {
@@ -286,7 +293,7 @@ int load_claim(struct db *db, const char *key, const struct load_claimant *who,
             got = (struct load_rows)LOAD_ROWS_INIT;
             return 1;
         }
-        int taken = claim_once(db, key, who, sha256, out, e);
+        int taken = db_retry(db, claim_once, &c, e);
         if (taken < 0)
             return err_wrap(e, "load %s", key);
         if (taken == 0) {

@@ -9,7 +9,7 @@ ZONE=Asia/Shanghai
 # starts, so time-outs belong to the role, as where Weighbridge is installed.
 with_pooler() (
     psql "$WB_TEST_PGURL" -XAtq -v ON_ERROR_STOP=1 -c "ALTER ROLE postgres SET statement_timeout = '5s'" \
-        -c "ALTER ROLE postgres SET lock_timeout = '2501ms'" \
+        -c "ALTER ROLE postgres SET lock_timeout = '1251ms'" \
         -c "ALTER ROLE postgres SET idle_in_transaction_session_timeout = '10s'" \
         -c "ALTER SYSTEM SET timezone = '$ZONE'" -c 'SELECT pg_reload_conf()' >/dev/null || exit
     folder=$(mktemp -d /tmp/wbp.XXXXXX) pid='' end=$((SECONDS + 20)) status=0

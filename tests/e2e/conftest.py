@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -22,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Tests that need a planner start their own: others want jobs to stay as they put them.
 SERVICES = ("postgres", "redis", "operations", "jobs", "artifacts", "nginx")
 ZONE = "Asia/Shanghai"
-ROLE_HAS = {"statement_timeout": "3s", "lock_timeout": "1501ms", "idle_in_transaction_session_timeout": "4s"}
+ROLE_HAS = {"statement_timeout": "3s", "lock_timeout": "251ms", "idle_in_transaction_session_timeout": "4s"}
 HANG_S = 30  # guards against hanging for ever: several times what any rule allows
 
 
@@ -41,6 +43,36 @@ def wait_until(probe, what, timeout_s=HANG_S):
             return value
         assert time.monotonic() < end, f"never came: {what}"
         time.sleep(0.02)  # the pace of looking
+
+
+def patiently(call):
+    """The answer to call(), said again while it is 503, as every client does, and whether it had to be: on a starved
+    machine, where the deadline passes, nobody can tell whether what was said first was done."""
+    tries = []
+    wait_until(lambda: tries.append(call()) or tries[-1].status_code != 503, "an answer other than 503")
+    assert all(t.headers["Retry-After"] for t in tries[:-1])
+    return tries[-1], len(tries) > 1
+
+
+def at_once(calls):
+    """The answers to calls that begin at the same moment, in their order, and how many had to be said again."""
+    barrier = threading.Barrier(len(calls))
+
+    def one(call):
+        barrier.wait(HANG_S)
+        return patiently(call)
+    with ThreadPoolExecutor(len(calls)) as pool:
+        answers = list(pool.map(one, calls))
+    return [a for a, _ in answers], sum(again for _, again in answers)
+
+
+def exactly_one(answers, again, won, lost):
+    """The one of answers that won; all others lost. None: one that had to be said again had won before."""
+    winners = [a for a in answers if a.status_code == won]
+    told = [a.status_code for a in answers]
+    assert len(winners) == 1 or (not winners and again), told
+    assert told.count(lost) == len(answers) - len(winners), told
+    return winners[0] if winners else None
 
 
 class Stack:

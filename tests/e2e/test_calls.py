@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Staging and load-job calls through the whole stack. Operations contract, sections 3 and 5."""
-import threading
 from urllib.parse import quote
 
 import pytest
 
-from conftest import wait_until
+from conftest import at_once, exactly_one, wait_until
 
 KEY = "org/model@1:q4 100%"
 PATH = "/api/v1/staging/" + quote(KEY, safe="")
@@ -113,19 +112,8 @@ def test_claim_gives_a_pending_job_and_a_secret(stack):
 
 def test_of_two_callers_at_the_same_moment_exactly_one_gets_201(stack):
     for i in range(10):
-        barrier, answers = threading.Barrier(4), []
-
-        def claim():
-            barrier.wait()
-            answers.append(stack.call("POST", f"/api/v1/load-jobs/race{i}/claim", {"owner": "o"},
-                                      token="worker").status_code)
-
-        threads = [threading.Thread(target=claim) for _ in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        assert sorted(answers) == [200, 200, 200, 201]
+        answers, again = at_once([lambda: stack.call("POST", f"/api/v1/load-jobs/race{i}/claim", {"owner": "o"}, token="worker")] * 4)
+        exactly_one(answers, again, won=201, lost=200)
 
 
 def test_row_and_overlay_make_one_entry_in_order(stack):

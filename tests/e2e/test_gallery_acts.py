@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Acting on gallery operations through the whole stack: cancel, pause, dismiss, control, history. Operations
 contract, section 4."""
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
 import pytest
 
+from conftest import at_once, exactly_one, wait_until
 from gallery import control, history, jobs, listening, outcome, row, two_more_snapshots
 from test_input import check_error
 
@@ -59,22 +62,26 @@ def test_a_stopped_operation_is_not_stopped_again(stack):
 
 
 def test_of_many_at_the_same_moment_exactly_one_stops_it(stack):
-    for i in range(5):
-        stack.admit(f"j{i}", cancellable=True)
-        barrier, answers = threading.Barrier(4), []
+    for job in (f"j{i}" for i in range(5)):
+        stack.admit(job, cancellable=True)
+        words = ("cancel", "pause") * 2
+        answers, again = at_once([partial(stack.act, job, w) for w in words])
+        winner = exactly_one(answers, again, won=200, lost=400)
+        assert control(stack, job) in ([words[answers.index(winner)]] if winner else words)
 
-        def act(what, job=f"j{i}"):
-            barrier.wait()
-            answers.append((stack.act(job, what).status_code, what))
 
-        threads = [threading.Thread(target=act, args=(w,)) for w in ("cancel", "pause") * 2]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        won = [w for status, w in answers if status == 200]
-        assert len(won) == 1 and sorted(s for s, _ in answers) == [200, 400, 400, 400]
-        assert control(stack, f"j{i}") == won[0]
+def test_a_row_that_is_held_for_a_moment_is_waited_for(stack):
+    """Whoever has it lets it go before the deadline, but later than one lock is waited for."""
+    stack.admit("j", cancellable=True)
+    with closing(stack.pg()) as holder, holder.cursor() as cursor, ThreadPoolExecutor() as pool:
+        holder.autocommit = False
+        cursor.execute("SELECT FROM gallery_operations WHERE id = 'j' FOR UPDATE")
+        answer = pool.submit(stack.act, "j", "cancel")
+        waits = "SELECT xact_start FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%gallery_operations%'"
+        first = wait_until(lambda: stack.sql(waits), "one that waits")
+        wait_until(lambda: answer.done() or stack.sql(waits) not in ([], first), "it waits again")
+        holder.rollback()
+    assert answer.result().status_code == 200, answer.result().text
 
 
 def test_dismissing_a_failure_takes_it_off_the_list_and_leaves_it_in_the_history(stack):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch jobs over HTTP, in both dialects. Jobs contract, sections 2, 3 and 4."""
-import threading
 import uuid
+from functools import partial
 
 import pytest
 
-from conftest import wait_until
+from conftest import at_once, wait_until
 
 CONSOLE_KEYS = """id object endpoint model inputDataset completionWindow status outputDataset errorDataset createdAt inProgressAt
     expiresAt finalizingAt completedAt failedAt expiredAt cancellingAt cancelledAt requestCounts usage metadata extraBody errors
@@ -160,17 +160,9 @@ def test_the_same_key_and_body_is_the_same_job_and_another_body_409(jobs):
 
 
 def test_of_many_at_once_with_one_key_one_makes_the_job(jobs):
-    ids, errors = [], []
-
-    def submit():
-        answer = create(jobs, headers={"Idempotency-Key": "at-once"}, name="a")
-        (ids if answer.status_code == 200 else errors).append(answer.json().get("id", answer.text))
-    threads = [threading.Thread(target=submit) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors and len(set(ids)) == 1
+    answers, _ = at_once([partial(create, jobs, headers={"Idempotency-Key": "at-once"}, name="a")] * 8)
+    assert [a.status_code for a in answers] == [200] * 8
+    assert len({a.json()["id"] for a in answers}) == 1
 
 
 def test_a_queued_job_is_cancelled_at_once_by_its_owner_or_an_admin_only(jobs):

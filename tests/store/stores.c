@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/buf.h"
@@ -14,7 +15,7 @@
 #include "base/str.h"
 #include "db/migrate.h"
 
-enum { SKIPPED = 77, MIGRATE_MS = 30000 };
+enum { SKIPPED = 77, MIGRATE_MS = 30000, LOOK_US = 10000 };
 
 static const char *named(const char *variable)
 {
@@ -154,4 +155,22 @@ char *stores_value(const struct stores *s, const char *sql)
     char *value = mem_strdup(PQntuples(res) > 0 ? PQgetvalue(res, 0, 0) : "");
     PQclear(res);
     return value;
+}
+
+bool stores_waits_again(const struct stores *s, const atomic_bool *over)
+{
+    static const char WAITS[] = "SELECT xact_start FROM pg_stat_activity"
+                                " WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    cleanup_free char *first = mem_strdup("");
+    while (!atomic_load(over)) {
+        cleanup_free char *now = stores_value(s, WAITS);
+        if (first[0] == '\0') {
+            free(first);
+            first = STEAL(now);
+        } else if (now[0] != '\0' && strcmp(first, now) != 0) {
+            return true;
+        }
+        (void)usleep(LOOK_US); /* the pace of looking */
+    }
+    return false;
 }

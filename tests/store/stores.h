@@ -6,6 +6,9 @@
  * that may create databases) and WB_TEST_REDIS (a [redis] url); a test that needs one that is not
  * named ends with exit code 77, which counts as skipped. Each test makes what it needs under names of
  * its own, so that several programs may run on the same servers at once. */
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "db/db.h"
 #include "kv/kv.h"
 
@@ -37,6 +40,10 @@ void stores_want_session(const struct stores *s);
  * of the first row ("" when NULL or none), owned by the caller. */
 void stores_sql(const struct stores *s, const char *sql);
 char *stores_value(const struct stores *s, const char *sql) OWNED_BY(free);
+
+/* Somebody's call on another thread waits for a lock that the test holds: true as soon as it has given up once and waits
+ * again; false when *over is set before that, which the thread does when the call is over. */
+bool stores_waits_again(const struct stores *s, const atomic_bool *over);
 
 /* Where sql/ lies, also in a build out of tree. */
 const char *stores_sql_folder(void);

@@ -24,12 +24,10 @@ enum stmt {
     SHOW,
     LATE,
     SLOW,
-    DEADLOCK,
     COUNT_AND_DIE,
     COUNT_AND_DIE_TOO,
     COUNTED,
     FORGET,
-    LOCKED,
     VALUES_OF_K,
     SYNTAX,
 };
@@ -42,7 +40,6 @@ static const struct db_stmt STMTS[] = {
     [SHOW] = { "t_show", "SELECT current_setting($1)", 1 },
     [LATE] = { "t_late", "SELECT count(*) FROM made_later", 0 },
     [SLOW] = { "t_slow", "SELECT pg_sleep(60)", 0 },
-    [DEADLOCK] = { "t_deadlock", "DO 'BEGIN RAISE EXCEPTION USING ERRCODE = ''40P01''; END'", 0 },
     [COUNT_AND_DIE] = { "t_die", "SELECT nextval('tries'), pg_terminate_backend(pg_backend_pid())",
         0 },
     [COUNT_AND_DIE_TOO] = { "t_die_too",
@@ -51,7 +48,6 @@ static const struct db_stmt STMTS[] = {
         0 },
     [COUNTED] = { "t_counted", "SELECT last_value FROM tries WHERE is_called", 0 },
     [FORGET] = { "t_forget", "DEALLOCATE ALL", 0 },
-    [LOCKED] = { "t_locked", "UPDATE k SET n = n WHERE name = 'held'", 0 },
     [VALUES_OF_K] = { "t_values", "SELECT n FROM k ORDER BY name", 0 },
     [SYNTAX] = { "t_syntax", "SELEKT", 0 },
 };
@@ -378,36 +374,6 @@ static void a_transaction_never_goes_on_on_another_connection(void **state)
     ok(put("d", &e));
 }
 
-static int deadlocked(struct db *on, void *ctx, struct err *e)
-{
-    int *runs = ctx;
-    cleanup_txn struct db_txn t = DB_TXN_INIT;
-    ++*runs;
-    if (db_begin(on, &t, e) < 0)
-        return -1;
-    return db_exec(on, &STMTS[DEADLOCK], DB_NO_ARGS, NULL, e);
-}
-
-static int refused(struct db *on, void *ctx, struct err *e)
-{
-    int *runs = ctx;
-    ++*runs;
-    return db_exec(on, &STMTS[SYNTAX], DB_NO_ARGS, NULL, e);
-}
-
-static void a_lost_race_is_run_three_times(void **state)
-{
-    struct err e = ERR_INIT;
-    int runs = 0;
-
-    (void)state;
-    assert_fails(db_retry(db, deadlocked, &runs, &e), &e, ERR_CONFLICT, "40P01");
-    assert_int_equal(runs, 3);
-    runs = 0;
-    assert_fails(db_retry(db, refused, &runs, &e), &e, ERR_INTERNAL, "t_syntax");
-    assert_int_equal(runs, 1);
-}
-
 static void a_table_made_later_is_found_and_its_statement_prepared(void **state)
 {
     stores_want_session(&stores);
@@ -491,32 +457,6 @@ static void a_deadline_holds_and_a_passed_one_costs_no_connection(void **state)
     assert_int_not_equal(number(db, &STMTS[PID]), pid);
 }
 
-/* Somebody's lock is not an outage: only this statement fails, and the breaker hears nothing. */
-static void a_held_row_is_a_timeout_but_no_outage(void **state)
-{
-    stores_want_session(&stores);
-    struct err e = ERR_INIT;
-    struct breaker breaker;
-    (void)state;
-    if (!prepared)
-        skip(); /* without settings of the session only the deadline ends the wait */
-    stores_sql(&stores, "INSERT INTO k VALUES ('held', 1)");
-    PGconn *holder = PQconnectdb(stores.url);
-    PQclear(PQexec(holder, "BEGIN; SELECT * FROM k FOR UPDATE"));
-    breaker_init(&breaker);
-    db_close(db);
-    struct db_options o = options();
-    o.breaker = &breaker;
-    o.timeout_ms = 600;
-    db = db_new(&o);
-    int64_t pid = number(db, &STMTS[PID]);
-    assert_fails(db_exec(db, &STMTS[LOCKED], DB_NO_ARGS, NULL, &e), &e, ERR_TIMEOUT, "55P03");
-    assert_false(breaker_is_open(&breaker));
-    assert_int_equal(number(db, &STMTS[PID]), pid);
-    PQfinish(holder);
-    breaker_fini(&breaker);
-}
-
 static void readiness_is_an_answer_with_the_clock(void **state)
 {
     struct err e = ERR_INIT;
@@ -585,12 +525,10 @@ int main(void)
         BOTH(only_a_read_on_an_idle_connection_is_repeated_and_once),
         BOTH(a_transaction_that_is_not_committed_is_rolled_back),
         BOTH(a_transaction_never_goes_on_on_another_connection),
-        BOTH(a_lost_race_is_run_three_times),
         BOTH(a_table_made_later_is_found_and_its_statement_prepared),
         BOTH(a_session_that_lost_its_statements_is_replaced),
         BOTH(the_two_halves_of_a_query_leave_time_in_between),
         BOTH(a_deadline_holds_and_a_passed_one_costs_no_connection),
-        BOTH(a_held_row_is_a_timeout_but_no_outage),
         BOTH(readiness_is_an_answer_with_the_clock),
         BOTH(a_url_never_shows_in_an_error),
         BOTH(a_database_that_is_not_utf8_is_refused),

@@ -124,6 +124,43 @@ static void race(void)
     pthread_barrier_destroy(&start);
 }
 
+struct late_claim {
+    struct db *db;
+    int result;
+    struct err e;
+    atomic_bool over;
+};
+
+static void *claim_late(void *arg)
+{
+    struct late_claim *c = arg;
+    cleanup_load_rows struct load_rows out = LOAD_ROWS_INIT;
+    char token[TOKEN_HEX_SIZE];
+    c->result = load_claim(c->db, "m", &ALICE, &out, token, &c->e);
+    atomic_store(&c->over, true);
+    return NULL;
+}
+
+/* Somebody is about to take it, for longer than a lock is waited for, and does not. */
+static void a_claim_outlasts_one_that_comes_to_nothing(void **state)
+{
+    stores_want_session(&fx.stores);
+    struct late_claim c = { .db = fx.db, .e = ERR_INIT };
+    pthread_t thread;
+    (void)state;
+    if (!fx.prepared)
+        skip(); /* without settings of the session only the deadline ends the wait */
+    PGconn *other = PQconnectdb(fx.stores.url);
+    PQclear(PQexec(other, "BEGIN; INSERT INTO model_load_jobs (tracking_key, state)"
+                          " VALUES ('m', 'pending')"));
+    assert_int_equal(pthread_create(&thread, NULL, claim_late, &c), 0);
+    const bool again = stores_waits_again(&fx.stores, &c.over);
+    PQfinish(other);
+    pthread_join(thread, NULL);
+    fx_ok(c.result, &c.e, "the claim");
+    assert_true(again);
+}
+
 static void of_many_claims_at_one_moment_exactly_one_wins(void **state)
 {
     (void)state;
@@ -291,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FX_BOTH(a_claim_makes_a_fresh_pending_row),
         FX_BOTH(a_claimed_load_is_shown_to_the_next_caller),
+        FX_BOTH(a_claim_outlasts_one_that_comes_to_nothing),
         FX_BOTH(of_many_claims_at_one_moment_exactly_one_wins),
         FX_BOTH(of_many_claims_of_a_dead_owners_load_exactly_one_wins),
         FX_BOTH(an_orphan_is_replaced_and_leaves_nothing),
