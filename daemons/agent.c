@@ -12,6 +12,7 @@
 static const char USAGE[] =
     "usage: weighbridge-agent COMMAND [OPTION]... [ARGUMENT]...\n"
     "\n"
+    "  run                            keeps this node as the control plane wants it: the daemon\n"
     "  fetch MANIFEST_URL             gets a version, verifies it and lands it\n"
     "  adopt DIR [MANIFEST_URL]       lands a version from files that are here already\n"
     "  verify ARTIFACT VERSION        reads a landed version whole\n"
@@ -27,6 +28,7 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } COMMANDS[] = {
+    { "run", agent_run },
     { "fetch", agent_fetch },
     { "adopt", agent_adopt },
     { "verify", agent_verify },
@@ -58,7 +60,7 @@ int main(int argc, char **argv)
     cleanup_conf struct conf conf = { 0 };
 
     (void)signal(SIGPIPE,
-        SIG_IGN); /* all other signals end it at once: whatever lies there is taken up later */
+        SIG_IGN); /* but in `run`, others end it at once: whatever lies there is taken up later */
     for (size_t i = 0; argc > 1 && i < sizeof COMMANDS / sizeof COMMANDS[0]; i++) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0)
             return COMMANDS[i].run(argc - 1, argv + 1);

@@ -9,6 +9,7 @@
 
 enum { AGENT_DONE = 0, AGENT_USED_UP = 1, AGENT_FATAL = 3 }; /* TOOL_USAGE beside */
 
+int agent_run(int argc, char **argv);
 int agent_fetch(int argc, char **argv);
 int agent_adopt(int argc, char **argv);
 int agent_verify(int argc, char **argv);

@@ -57,19 +57,6 @@ int agent_read_token(
     return str_copy(token, AGENT_TOKEN_SIZE, text);
 }
 
-static int get_manifest(
-    const struct pull *p, enum http_peer peer, struct buf *text, struct mishap *m)
-{
-    const struct fetch_whole w = { .url = p->manifest_url,
-        .token = p->token,
-        .peer = peer,
-        .max = MANIFEST_BYTES_MAX,
-        .http = pull_http(p->conf),
-        .backoff = pull_backoff(p->conf) };
-
-    return fetch_whole(&w, text, m) < 0 ? mishap_wrap(m, "manifest") : 0;
-}
-
 static int read_manifest_file(const char *path, struct buf *text, struct mishap *m)
 {
     cleanup_free char *got = NULL;
@@ -150,7 +137,7 @@ static int command_begin(struct command *c, int argc, char **argv, int *status)
         { "token-file", &c->a.token_file, NULL }, { "manifest", &c->a.manifest_file, NULL },
         { "move", NULL, &c->a.move } };
     const bool adopts = c->operands.most > 1;
-    const struct tool tool = { c->name, c->usage, own, adopts ? 4 : 2, &c->operands };
+    const struct tool tool = { c->name, c->usage, own, adopts ? 4 : 2, &c->operands, NULL };
     const int rc = tool_start(&tool, argc, argv, &c->conf);
 
     *status = rc < 0 ? TOOL_USAGE : AGENT_DONE;
@@ -183,7 +170,7 @@ int agent_fetch(int argc, char **argv)
     c.pull.manifest_url = c.operands.at[0];
     if (source_url_check(c.pull.manifest_url, &peer, &e) < 0)
         return wrong_url(&e);
-    if (get_manifest(&c.pull, peer, &text, &m) < 0)
+    if (pull_manifest(&c.pull, peer, &text, &m) < 0)
         return agent_failed("not fetched", &m);
     return pull_it(&c.pull, &text, "not fetched");
 }
@@ -199,7 +186,7 @@ static int find_manifest(struct command *c, enum http_peer peer, struct buf *tex
     if (c->a.manifest_file != NULL)
         return read_manifest_file(c->a.manifest_file, text, m);
     if (c->pull.manifest_url != NULL)
-        return get_manifest(&c->pull, peer, text, m);
+        return pull_manifest(&c->pull, peer, text, m);
     if (str_format(inside, sizeof inside, "%s/" DEPOT_MANIFEST, folder) < 0 ||
         str_format(files, PATH_MAX, "%s/" DEPOT_FILES, folder) < 0)
         return mishap_set(m, MISHAP_ARTIFACT_MISSING, "DIR: too long a name");

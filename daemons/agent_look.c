@@ -55,7 +55,7 @@ static void look_end(struct look *l)
 static int look_begin(struct look *l, int argc, char **argv, int *status)
 {
     const struct tool_option own[] = { { "root", &l->root, NULL } };
-    const struct tool tool = { l->name, l->usage, own, 1, &l->operands };
+    const struct tool tool = { l->name, l->usage, own, 1, &l->operands, NULL };
     const int rc = tool_start(&tool, argc, argv, &l->conf);
 
     *status = rc < 0 ? TOOL_USAGE : AGENT_DONE;

@@ -11,7 +11,7 @@
 #include "daemons/agent_progress.h"
 #include "daemons/agent_publish_from.h"
 #include "fetch/publish.h"
-#include "fetch/source.h"
+#include "fetch/service.h"
 #include "store/manifest_json.h"
 
 enum { THREADS = 4, TRIES = 8, POLL_MS = 250 };
@@ -111,34 +111,20 @@ static int failed(struct command *c, const struct err *e)
     return e->code == ERR_CONFLICT ? AGENT_USED_UP : status;
 }
 
-/* A token goes out in the clear to nobody else. */
-static bool is_this_machine(const char *url)
-{
-    static const char *const HOSTS[] = { "localhost", "127.0.0.1", "[::1]" };
-    const char *host = url + strlen("http://");
-
-    for (size_t i = 0; i < sizeof HOSTS / sizeof HOSTS[0]; i++) {
-        const size_t size = strlen(HOSTS[i]);
-        if (strncasecmp(host, HOSTS[i], size) == 0 && strchr(":/", host[size]) != NULL)
-            return true;
-    }
-    return false;
-}
-
 static int check_arguments(struct command *c)
 {
     struct err e = ERR_INIT;
-    enum http_peer peer = HTTP_PEER_ANY;
     int64_t shard_bytes = 0;
 
     if (c->a.url == NULL || c->a.artifact == NULL || c->a.version == NULL)
         return usage("--url, --artifact and --version are needed");
-    if (source_url_check(c->a.url, &peer, &e) < 0 ||
-        artifact_name_check("--artifact", c->a.artifact, ARTIFACT_NAME_MAX, &e) < 0 ||
+    if (service_url_check(c->a.url, &e) < 0) {
+        (void)err_wrap(&e, "--url");
+        return usage(e.msg);
+    }
+    if (artifact_name_check("--artifact", c->a.artifact, ARTIFACT_NAME_MAX, &e) < 0 ||
         artifact_name_check("--version", c->a.version, VERSION_NAME_MAX, &e) < 0)
         return usage(e.msg);
-    if (peer == HTTP_PEER_LOOPBACK && !is_this_machine(c->a.url))
-        return usage("--url: https, or http to localhost, 127.0.0.1 or [::1]");
     if (c->a.shard_bytes != NULL &&
         (str_to_i64(c->a.shard_bytes, SHARD_UNIT, SHARD_BYTES_MAX, &shard_bytes) < 0 ||
             shard_bytes % SHARD_UNIT != 0))
@@ -168,7 +154,7 @@ static int command_begin(
         { "version", &c->a.version, NULL }, { "shard-bytes", &c->a.shard_bytes, NULL },
         form->option };
     const struct tool tool = { form->name, form->usage, own, sizeof own / sizeof own[0],
-        &c->operands };
+        &c->operands, NULL };
     const int rc = tool_start(&tool, argc, argv, &c->conf);
 
     *status = rc < 0 ? TOOL_USAGE : AGENT_DONE;

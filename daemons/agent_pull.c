@@ -18,18 +18,31 @@
 
 enum { HASH_THREADS = 2, SAMPLE = 20, AGAIN = 3, BACKOFF_CAP_MS = 60000 };
 
-struct http_get_options pull_http(const struct conf *conf)
+/* How sources are talked to by the configuration. */
+static struct http_get_options http_of(const struct pull *p)
 {
-    return (struct http_get_options){ .ca_file = conf->agent_ca_file,
-        .connect_ms = conf->agent_connect_ms,
-        .header_ms = conf->agent_header_ms,
-        .silence_ms = conf->agent_silence_ms,
-        .stop_fd = -1 };
+    return (struct http_get_options){ .ca_file = p->conf->agent_ca_file,
+        .connect_ms = p->conf->agent_connect_ms,
+        .header_ms = p->conf->agent_header_ms,
+        .silence_ms = p->conf->agent_silence_ms,
+        .stop_fd = watch_stop_fd(p->watch) };
 }
 
-struct backoff pull_backoff(const struct conf *conf)
+static struct backoff backoff_of(const struct pull *p)
 {
-    return (struct backoff){ .base_ms = conf->agent_backoff_ms, .cap_ms = BACKOFF_CAP_MS };
+    return (struct backoff){ .base_ms = p->conf->agent_backoff_ms, .cap_ms = BACKOFF_CAP_MS };
+}
+
+int pull_manifest(const struct pull *p, enum http_peer peer, struct buf *text, struct mishap *m)
+{
+    const struct fetch_whole w = { .url = p->manifest_url,
+        .token = p->token,
+        .peer = peer,
+        .max = MANIFEST_BYTES_MAX,
+        .http = http_of(p),
+        .backoff = backoff_of(p) };
+
+    return fetch_whole(&w, text, m) < 0 ? mishap_wrap(m, "manifest") : 0;
 }
 
 static int64_t bytes_had(const struct part *p)
@@ -43,33 +56,33 @@ static int64_t bytes_had(const struct part *p)
 
 /* --- already there --- */
 
-/* 1: it is; 0: it is not. */
-static int is_landed(const struct depot *d, const struct pull *p, struct mishap *m)
+int pull_is_landed(
+    const struct depot *d, const char *version, const struct digest *want, struct mishap *m)
 {
     cleanup_landed struct landed v = LANDED_INIT;
-    const struct digest want = manifest_digest(p->text, p->size);
-    const int rc = landed_open(d, p->manifest->version, &v, m);
+    const int rc = landed_open(d, version, &v, m);
 
     if (rc != 0)
         return rc < 0 ? -1 : 0;
-    if (!digest_equal(&v.digest, &want, sizeof want))
+    if (!digest_equal(&v.digest, want, sizeof *want))
         return mishap_set(m, MISHAP_MANIFEST_MISMATCH,
-            "version %s is here already, with another manifest", p->manifest->version);
-    if (inspect_tree(&v.manifest, v.files, true, m) < 0 ||
-        land_finish(d, p->manifest->version, m) < 0)
+            "version %s is here already, with another manifest", version);
+    if (inspect_tree(&v.manifest, v.files, true, m) < 0 || land_finish(d, version, m) < 0)
         return -1;
     return 1;
 }
 
 /* --- what is here --- */
 
-static int hash_leftovers(struct part *part, struct progress *shown, struct mishap *m)
+static int hash_leftovers(
+    const struct pull *p, struct part *part, struct progress *shown, struct mishap *m)
 {
     const struct rehash r = { .manifest = part->manifest,
         .files = part->files,
         .good = part->have,
         .holes_are_missing = true,
-        .threads = HASH_THREADS };
+        .threads = HASH_THREADS,
+        .stop = watch_stop_flag(p->watch) };
 
     progress_phase(shown, "hashing what is here", 0, part->manifest->total_bytes);
     return rehash_run(&r, m);
@@ -81,10 +94,12 @@ static int gather(const struct pull *p, struct part *part, struct receipt *r,
 {
     int64_t cloned = 0;
 
-    if (hash_leftovers(part, shown, m) < 0)
+    if (hash_leftovers(p, part, shown, m) < 0)
         return -1;
     const int64_t found = bytes_had(part);
-    const struct reuse_options o = { .part = part, .folder = p->adopt };
+    const struct reuse_options o = {
+        .part = part, .folder = p->adopt, .stop = watch_stop_flag(p->watch)
+    };
     if (reuse_shards(&o, &cloned, m) < 0)
         return -1;
     *(part->taken ? &r->bytes_resumed : &r->bytes_avoided) += found;
@@ -109,18 +124,45 @@ static void note_sources(
         r->retries[i] += result->failures[i];
 }
 
-static int run_fetch(const struct fetch_options *o, struct progress *shown,
+/* What is under way, and where it is shown. */
+struct showing {
+    struct progress *line;
+    struct watch *watch;
+    struct part *part;
+    int64_t had_bytes;
+};
+
+static void show(const struct showing *s, struct fetch *f)
+{
+    const int64_t bytes = fetch_look(f).bytes;
+
+    progress_show(s->line, bytes);
+    watch_fetching(s->watch, s->part, s->had_bytes + bytes);
+}
+
+static int run_fetch(const struct fetch_options *o, const struct showing *s,
     struct fetch_result *result, struct mishap *m)
 {
     struct err e = ERR_INIT;
     struct fetch *f = NULL;
+    const _Atomic bool *stop = watch_stop_flag(s->watch);
 
     if (fetch_start(o, &f, &e) < 0)
         return mishap_err(m, MISHAP_DISK_READ, &e);
-    while (!fetch_wait(f, clock_deadline(PROGRESS_MS)))
-        progress_show(shown, fetch_look(f).bytes);
-    progress_show(shown, fetch_look(f).bytes);
+    while (!fetch_wait(f, clock_deadline(PROGRESS_MS))) {
+        show(s, f);
+        if (stop != NULL && atomic_load(stop))
+            fetch_stop(f);
+    }
+    show(s, f);
     return fetch_end(f, result, m);
+}
+
+static unsigned per_source(const struct pull *p)
+{
+    const unsigned wanted = (unsigned)p->conf->agent_per_source;
+
+    return p->per_source > 0 && p->per_source < wanted ? p->per_source : wanted;
 }
 
 static int fetch_missing(const struct pull *p, struct part *part, struct receipt *r,
@@ -137,12 +179,14 @@ static int fetch_missing(const struct pull *p, struct part *part, struct receipt
         .have = part->have,
         .sources = s,
         .sink = &sink,
-        .http = pull_http(p->conf),
+        .http = http_of(p),
         .in_flight = (unsigned)p->conf->agent_in_flight,
-        .per_source = (unsigned)p->conf->agent_per_source,
-        .backoff = pull_backoff(p->conf) };
+        .per_source = per_source(p),
+        .backoff = backoff_of(p) };
     struct fetch_result result = { .bytes = { 0 } };
+    const struct showing showing = { shown, p->watch, part, had };
 
+    watch_fetching(p->watch, part, had);
     if (had == part->manifest->total_bytes)
         return 0;
     cleanup_free bool *have = mem_calloc(part->manifest->shards + 1, sizeof *have);
@@ -151,7 +195,7 @@ static int fetch_missing(const struct pull *p, struct part *part, struct receipt
     into.buffer_bytes = agent_buffer_bytes(fetch_workers(&o));
     progress_phase(shown, "fetching", had, part->manifest->total_bytes);
     const int64_t began_ns = clock_mono_ns();
-    const int rc = run_fetch(&o, shown, &result, m);
+    const int rc = run_fetch(&o, &showing, &result, m);
     note_sources(r, s, &result);
     r->fetch_ms = (clock_mono_ns() - began_ns) / NS_PER_MS;
     return rc;
@@ -180,6 +224,7 @@ static int read_back(const struct pull *p, struct part *part, struct receipt *r,
         .good = good,
         .from_disk = true,
         .threads = HASH_THREADS,
+        .stop = watch_stop_flag(p->watch),
         .hashed_bytes = &bytes };
 
     if (strcmp(p->conf->agent_readback, "none") == 0)
@@ -205,6 +250,7 @@ static int verify_part(const struct pull *p, struct part *part, struct receipt *
         return -1;
     if (bytes_had(part) != part->manifest->total_bytes)
         return mishap_set(m, MISHAP_MANIFEST_MISMATCH, "not all shards are there");
+    watch_verifying(p->watch, part);
     if (read_back(p, part, r, m) < 0)
         return -1;
     r->verify_ms = (clock_mono_ns() - began_ns) / NS_PER_MS;
@@ -234,12 +280,12 @@ static int pull_once(
     const struct pull *p, const struct depot *d, struct receipt *r, struct mishap *m)
 {
     cleanup_part struct part *part = NULL;
-    int rc = is_landed(d, p, m);
+    const struct digest digest = manifest_digest(p->text, p->size);
+    int rc = pull_is_landed(d, p->manifest->version, &digest, m);
 
     if (rc != 0)
         return rc;
-    *r = (struct receipt){ .digest = manifest_digest(p->text, p->size),
-        .total_bytes = p->manifest->total_bytes };
+    *r = (struct receipt){ .digest = digest, .total_bytes = p->manifest->total_bytes };
     if (part_open(d, p->manifest, p->text, p->size, &part, m) < 0)
         return -1;
     if (p->adopt != NULL && p->move && reuse_move(part, p->adopt, m) < 0)

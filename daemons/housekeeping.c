@@ -72,7 +72,7 @@ static int keep_store(struct db *db, const struct conf *conf, struct gate_done *
 
 int main(int argc, char **argv)
 {
-    const struct tool tool = { "weighbridge-housekeeping", USAGE, NULL, 0, NULL };
+    const struct tool tool = { "weighbridge-housekeeping", USAGE, NULL, 0, NULL, NULL };
     cleanup_conf struct conf conf = { 0 };
     int rc = tool_start(&tool, argc, argv, &conf);
     if (rc != 0)

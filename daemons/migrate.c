@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     const char *sql = PKGDATADIR "/sql";
     bool read_only = false;
     const struct tool_option own[] = { { "sql", &sql, NULL }, { "read-only", NULL, &read_only } };
-    const struct tool tool = { "weighbridge-migrate", USAGE, own, 2, NULL };
+    const struct tool tool = { "weighbridge-migrate", USAGE, own, 2, NULL, NULL };
     cleanup_conf struct conf conf = { 0 };
     int rc = tool_start(&tool, argc, argv, &conf);
     if (rc != 0)

@@ -100,6 +100,8 @@ int tool_start(const struct tool *t, int argc, char **argv, struct conf *conf)
     int rc = parse(t, argc, argv, &a);
     if (rc != 0)
         return rc;
+    if (t->config != NULL)
+        *t->config = a.config;
     log_setup(t->name, LOG_INFO);
     if (conf_load(conf, a.config, &e) < 0) {
         log_error(LOG_MSG("the configuration cannot be used"), LOG_S("error", e.msg));

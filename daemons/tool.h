@@ -31,6 +31,7 @@ struct tool {
     const struct tool_option *option;
     size_t options;
     struct tool_operands *operands; /* NULL: none */
+    const char **config; /* where to put the path of the configuration; NULL: nobody asks */
 };
 
 /* The text of the options that every tool has. */

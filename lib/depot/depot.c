@@ -147,6 +147,60 @@ int landed_open(const struct depot *d, const char *version, struct landed *v, st
     return 0;
 }
 
+int depot_digest(const struct depot *d, const char *version, struct digest *out)
+{
+    struct mishap ignored = MISHAP_INIT;
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    char path[VERSION_NAME_MAX + sizeof "/" DEPOT_DIGEST];
+
+    if (str_format(path, sizeof path, "%s/" DEPOT_DIGEST, version) < 0 ||
+        depot_read_text(d->versions, path, DIGEST_FILE_MAX, &text, &size, &ignored) < 0)
+        return -1;
+    text[strcspn(text, " \n")] = '\0';
+    return digest_parse_bare(text, out, NULL);
+}
+
+/* --- all versions --- */
+
+struct walk {
+    depot_visit *visit;
+    void *ctx;
+    struct depot *depot;
+};
+
+static int walk_version(void *ctx, const struct tree_entry *e)
+{
+    const struct walk *w = ctx;
+
+    return e->kind == TREE_FOLDER ? w->visit(w->ctx, w->depot, e->name) : 0;
+}
+
+static int walk_artifact(void *ctx, const struct tree_entry *e)
+{
+    const struct walk *all = ctx;
+    struct depot d = DEPOT_INIT;
+    struct walk w = { all->visit, all->ctx, &d };
+    cleanup_fd int folder = -1;
+    cleanup_fd int versions = -1;
+
+    if (e->kind != TREE_FOLDER || str_copy(d.name, sizeof d.name, e->name) < 0)
+        return 0;
+    folder = tree_open_folder(e->parent, e->name);
+    versions = folder < 0 ? -1 : tree_open_folder(folder, DEPOT_VERSIONS);
+    if (versions < 0)
+        return 0; /* not one of ours */
+    d.versions = versions;
+    return tree_list(versions, walk_version, &w);
+}
+
+int depot_walk(int root, depot_visit *visit, void *ctx)
+{
+    struct walk w = { visit, ctx, NULL };
+
+    return tree_list(root, walk_artifact, &w);
+}
+
 /* --- names of parts --- */
 
 /* Is it "<version>.<uuid>" and that end? */

@@ -61,6 +61,14 @@ void landed_close(struct landed *v);
 int landed_open(
     const struct depot *d, const char *version, struct landed *v, struct mishap *m) WARN_UNUSED;
 
+/* Calls visit for all that lies in versions/ of any artifact below root, in no order; of d only name and versions count. Ends at the first that
+ * gives not 0, with that. -1 with errno: a folder cannot be read. */
+typedef int depot_visit(void *ctx, const struct depot *d, const char *version);
+int depot_walk(int root, depot_visit *visit, void *ctx) WARN_UNUSED;
+
+/* The digest that a version's README.digest states, which nothing but landed_open() compares with the manifest. 0; -1: there is none. */
+int depot_digest(const struct depot *d, const char *version, struct digest *out) WARN_UNUSED;
+
 /* A whole small file as text of at most max bytes. The caller frees *out. */
 int depot_read_text(int folder, const char *name, size_t max, char **out, size_t *size,
     struct mishap *m) WARN_UNUSED;

@@ -239,6 +239,26 @@ static int sync_file(const struct part *p, size_t file, struct mishap *why)
     return 0;
 }
 
+static void note_had(struct part *p, const size_t *shard, size_t n)
+{
+    cleanup_unlock pthread_mutex_t *held = thread_lock(&p->lock);
+
+    for (size_t i = 0; i < n; i++)
+        p->have[shard[i]] = true;
+}
+
+void part_bitmap(struct part *p, struct buf *hex)
+{
+    cleanup_unlock pthread_mutex_t *held = thread_lock(&p->lock);
+
+    for (size_t i = 0; i < p->manifest->shards; i += 8) {
+        unsigned byte = 0;
+        for (size_t k = i; k < i + 8 && k < p->manifest->shards; k++)
+            byte |= p->have[k] ? 0x80U >> (k - i) : 0;
+        buf_printf(hex, "%02x", byte);
+    }
+}
+
 /* Syncs the files of those shards, each once, then marks the shards. */
 static int sync_shards(struct part *p, size_t *shard, size_t n, struct mishap *why)
 {
@@ -250,10 +270,9 @@ static int sync_shards(struct part *p, size_t *shard, size_t n, struct mishap *w
         if ((i == 0 || file != file_of(p, shard[i - 1])) && sync_file(p, file, why) < 0)
             return -1;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         journal_mark(&marks, shard[i]);
-        p->have[shard[i]] = true;
-    }
+    note_had(p, shard, n);
     if (file_write(p->journal, marks.data, marks.len) < 0)
         return mishap_errno(why, true, "cannot write the journal");
     return 0;

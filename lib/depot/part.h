@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "base/thread.h"
 #include "depot/depot.h"
 
@@ -62,6 +63,10 @@ int part_wrote(struct part *p, size_t shard, struct mishap *why) WARN_UNUSED;
 
 /* Syncs what is pending, and marks it. */
 int part_sync(struct part *p, struct mishap *why) WARN_UNUSED;
+
+/* Appends which shards are had: two hex digits for eight, the first in the highest bit, as a node reports it. While shards are being fetched,
+ * from any thread. */
+void part_bitmap(struct part *p, struct buf *hex);
 
 /* Removes it from disk, and closes it. */
 int part_remove(struct part *p, struct mishap *why) WARN_UNUSED;

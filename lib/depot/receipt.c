@@ -54,3 +54,53 @@ void receipt_print(const struct receipt *r, const struct manifest *m, struct buf
     jx_set_str(o, "ended_at", ended);
     jx_print(o, out);
 }
+
+/* --- handing in --- */
+
+static int64_t number_of(json_object *o, const char *key)
+{
+    int64_t n = 0;
+
+    return jx_get_int(o, key, &n) && n > 0 ? n : 0;
+}
+
+/* By the reasons that are counted, which are reasons themselves. */
+static json_object *counted_retries(json_object *by_reason)
+{
+    int64_t counted[MISHAP__COUNT] = { 0 };
+    json_object *o = jx_object();
+
+    for (size_t i = 1; i < MISHAP__COUNT; i++) {
+        const char *as = mishap_counted_as((enum mishap_reason)i);
+        counted[mishap_reason_parse(as)] +=
+            number_of(by_reason, mishap_reason_name((enum mishap_reason)i));
+    }
+    for (size_t i = 1; i < MISHAP__COUNT; i++) {
+        if (counted[i] > 0)
+            jx_set_int(o, mishap_reason_name((enum mishap_reason)i), counted[i]);
+    }
+    return o;
+}
+
+static json_object *copy_of(json_object *o)
+{
+    return o == NULL ? jx_object() : json_object_get(o);
+}
+
+void receipt_hand_in(const char *text, size_t size, const struct digest *digest, struct buf *out)
+{
+    cleanup_json json_object *was = NULL;
+    cleanup_json json_object *o = jx_object();
+    char printed[DIGEST_TEXT_SIZE];
+
+    (void)!jx_parse(text, size, RECEIPT_TEXT_MAX, &was, NULL);
+    digest_print(digest, printed);
+    jx_set_str(o, "digest", printed);
+    jx_set_int(
+        o, "bytes_fetched", number_of(was, "bytes_fetched") + number_of(was, "bytes_resumed"));
+    jx_set_int(o, "bytes_avoided", number_of(was, "bytes_avoided"));
+    jx_set(o, "per_source", copy_of(jx_get(was, "per_source")));
+    jx_set(o, "retries", counted_retries(jx_get(was, "retries")));
+    jx_set(o, "phases", copy_of(jx_get(was, "phases")));
+    jx_print(o, out);
+}

@@ -10,7 +10,7 @@
 #include "model/manifest.h"
 #include "model/mishap.h"
 
-enum { RECEIPT_SOURCE_SIZE = 300, RECEIPT_SOURCES_MAX = 64 };
+enum { RECEIPT_SOURCE_SIZE = 300, RECEIPT_SOURCES_MAX = 64, RECEIPT_TEXT_MAX = 64 << 10 };
 
 struct receipt_source {
     char name
@@ -34,5 +34,10 @@ struct receipt {
 };
 
 void receipt_print(const struct receipt *r, const struct manifest *m, struct buf *out);
+
+/* The body of POST .../receipt, made of a version's receipt.json. What earlier pulls had fetched counts as fetched, since they handed in
+ * nothing; retries go by the reasons of dist_retry_total. What the text lacks, or all of it when it makes no sense, is left out or 0: the digest
+ * alone is what counts. */
+void receipt_hand_in(const char *text, size_t size, const struct digest *digest, struct buf *out);
 
 #endif

@@ -25,6 +25,7 @@ struct looking {
     struct wanted *wanted; /* sorted by digest */
     size_t n;
     bool *cloned; /* by shard */
+    const _Atomic bool *stop;
     struct mishap *why;
 };
 
@@ -99,6 +100,8 @@ static int offer(struct looking *l, const struct manifest *m, size_t shard, int 
 static int offer_all(struct looking *l, const struct manifest *m, int files)
 {
     for (size_t i = 0; i < m->shards; i++) {
+        if (l->stop != NULL && atomic_load(l->stop))
+            return mishap_set(l->why, MISHAP_STOPPED, "stopped");
         if (offer(l, m, i, files) < 0)
             return -1;
     }
@@ -107,38 +110,15 @@ static int offer_all(struct looking *l, const struct manifest *m, int files)
 
 /* --- landed versions --- */
 
-struct artifact_walk {
-    struct looking *looking;
-    struct depot *depot;
-};
-
-static int offer_version(void *ctx, const struct tree_entry *e)
+static int offer_version(void *ctx, const struct depot *d, const char *version)
 {
-    const struct artifact_walk *w = ctx;
+    struct looking *l = ctx;
     struct mishap ignored = MISHAP_INIT;
     cleanup_landed struct landed v = LANDED_INIT;
 
-    if (e->kind != TREE_FOLDER || landed_open(w->depot, e->name, &v, &ignored) != 0)
+    if (landed_open(d, version, &v, &ignored) != 0)
         return 0; /* damaged: of no use, and not our business here */
-    return offer_all(w->looking, &v.manifest, v.files);
-}
-
-static int offer_artifact(void *ctx, const struct tree_entry *e)
-{
-    struct looking *l = ctx;
-    struct depot d = { .root = -1, .folder = -1, .versions = -1, .tmp = -1 };
-    struct artifact_walk w = { l, &d };
-    cleanup_fd int folder = -1;
-    cleanup_fd int versions = -1;
-
-    if (e->kind != TREE_FOLDER)
-        return 0;
-    folder = tree_open_folder(e->parent, e->name);
-    versions = folder < 0 ? -1 : tree_open_folder(folder, DEPOT_VERSIONS);
-    if (versions < 0)
-        return 0;
-    d.versions = versions; /* the only one that is looked at */
-    return tree_list(versions, offer_version, &w);
+    return offer_all(l, &v.manifest, v.files);
 }
 
 /* --- all --- */
@@ -159,7 +139,8 @@ static int rehash_cloned(struct looking *l, int64_t *bytes)
         .files = p->files,
         .only = l->cloned,
         .good = p->have,
-        .threads = HASH_THREADS };
+        .threads = HASH_THREADS,
+        .stop = l->stop };
 
     if (rehash_run(&r, l->why) < 0)
         return -1;
@@ -172,7 +153,7 @@ static int rehash_cloned(struct looking *l, int64_t *bytes)
 
 int reuse_shards(const struct reuse_options *o, int64_t *bytes, struct mishap *why)
 {
-    struct looking l = { .part = o->part, .why = why };
+    struct looking l = { .part = o->part, .stop = o->stop, .why = why };
     int rc = 0;
 
     why->reason = MISHAP_NONE;
@@ -182,7 +163,7 @@ int reuse_shards(const struct reuse_options *o, int64_t *bytes, struct mishap *w
     if (l.n > 0 && o->folder != NULL)
         rc = offer_folder(&l, o->folder);
     if (l.n > 0 && rc == 0)
-        rc = tree_list(o->part->depot->root, offer_artifact, &l);
+        rc = depot_walk(o->part->depot->root, offer_version, &l);
     if (l.n > 0 && rc == 0)
         rc = rehash_cloned(&l, bytes);
     free(l.wanted);

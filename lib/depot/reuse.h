@@ -4,11 +4,14 @@
 
 /* Shards that are here already, in another landed version of any artifact, or in a folder to be adopted: cloned (FICLONERANGE, else
  * copy_file_range(2), else read and written) into the part and re-hashed there. What turns out wrong is left to be fetched. */
+#include <stdatomic.h>
+
 #include "depot/part.h"
 
 struct reuse_options {
     struct part *part;
-    const char *folder; /* to be adopted: laid out as the manifest's files; NULL: none */
+    const char *folder;       /* to be adopted: laid out as the manifest's files; NULL: none */
+    const _Atomic bool *stop; /* ends it early, with MISHAP_STOPPED; NULL: none */
 };
 
 /* Marks what it got in part->have. *bytes: how much. -1: the part cannot be written to. */

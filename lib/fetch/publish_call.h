@@ -4,23 +4,23 @@
 
 /* Calls of a publisher to the service, each tried again where that may help: for the files of this folder. */
 #include "fetch/publish.h"
-#include "http/http_json.h"
+#include "fetch/service.h"
 
 /* One thread's. */
 struct publisher {
     const struct publish_options *options;
-    struct http *http;
-    char base[1024]; /* .../api/v1/artifacts/A/versions/V */
+    struct service service;
+    char version[256]; /* path of it: /api/v1/artifacts/A/versions/V */
 };
 
-/* ERR_INVALID: the URL is none, or is too long. */
+/* ERR_INVALID: the URL is none. */
 int publisher_begin(struct publisher *p, const struct publish_options *o, const struct manifest *m,
     struct err *e) WARN_UNUSED;
 void publisher_end(struct publisher *p);
 
 struct publisher_call {
     const char *method;
-    const char *path; /* below base; "" for itself */
+    const char *path; /* below version; "" for itself */
     const char *type; /* of the body; NULL: none */
     const void *body;
     size_t size;

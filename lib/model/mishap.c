@@ -37,6 +37,15 @@ const char *mishap_reason_name(enum mishap_reason reason)
     return REASONS[reason].name;
 }
 
+enum mishap_reason mishap_reason_parse(const char *name)
+{
+    for (size_t i = 0; i < MISHAP__COUNT; i++) {
+        if (strcmp(REASONS[i].name, name) == 0)
+            return (enum mishap_reason)i;
+    }
+    return MISHAP_NONE;
+}
+
 const char *mishap_counted_as(enum mishap_reason reason)
 {
     return REASONS[reason].counted;

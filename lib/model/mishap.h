@@ -44,6 +44,9 @@ struct mishap {
 const char *mishap_class_name(enum mishap_class grade);
 const char *mishap_reason_name(enum mishap_reason reason);
 
+/* The reason of that name; MISHAP_NONE: there is none. */
+enum mishap_reason mishap_reason_parse(const char *name);
+
 /* The reason under which dist_retry_total counts it. */
 const char *mishap_counted_as(enum mishap_reason reason);
 
