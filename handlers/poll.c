@@ -13,13 +13,14 @@
 #include "base/str.h"
 #include "handlers/operation_json.h"
 #include "handlers/poll_state.h"
+#include "json/jx_write.h"
 #include "kv/kv.h"
 #include "model/ops.h"
 #include "store/gallery.h"
 #include "store/live.h"
 #include "store/load_job.h"
 
-enum { DRAIN_MS = 25 };
+enum { DRAIN_MS = 25, IDS_MAX = 32 << 20 };
 
 /* What is remembered besides rows and overlays. */
 struct past {
@@ -39,9 +40,11 @@ struct poll_source {
     struct kv *kv;
     struct load_rows live_rows;
     struct gallery_rows live_gallery;
+    struct gallery_rows live_found; /* those that are not in the list, but have an overlay */
+    struct gallery_row *joined;     /* both, when there are any of the latter; owned */
     struct live live;
     struct poll_state restored;
-    struct poll_state known; /* view: points into the four above */
+    struct poll_state known; /* view: points into those above */
     struct past past;
     bool postgres_up;
     bool redis_up;
@@ -77,6 +80,9 @@ static void forget_live(struct poll_source *p)
 {
     load_rows_free(&p->live_rows);
     gallery_rows_free(&p->live_gallery);
+    gallery_rows_free(&p->live_found);
+    free(p->joined);
+    p->joined = NULL;
     live_free(&p->live);
 }
 
@@ -97,31 +103,56 @@ void poll_source_free(struct poll_source *p)
 struct all_rows {
     struct load_rows loads;
     struct gallery_rows gallery;
+    struct gallery_rows found;
 };
+#define ALL_ROWS_INIT \
+    { \
+        .loads = LOAD_ROWS_INIT, .gallery = GALLERY_ROWS_INIT, .found = GALLERY_ROWS_INIT \
+    }
 
 static void all_rows_free(struct all_rows *r)
 {
     load_rows_free(&r->loads);
     gallery_rows_free(&r->gallery);
+    gallery_rows_free(&r->found);
 }
 #define cleanup_all_rows __attribute__((cleanup(all_rows_free)))
+
+static void join_gallery(struct poll_source *p)
+{
+    const size_t listed = p->live_gallery.n;
+    const size_t found = p->live_found.n;
+    free(p->joined);
+    p->joined = NULL;
+    p->known.gallery_row = p->live_gallery.row;
+    p->known.gallery_rows = listed + found;
+    if (found == 0)
+        return;
+    p->joined = mem_calloc(listed + found, sizeof(*p->joined));
+    if (listed > 0)
+        memcpy(p->joined, p->live_gallery.row, listed * sizeof(*p->joined));
+    memcpy(&p->joined[listed], p->live_found.row, found * sizeof(*p->joined));
+    p->known.gallery_row = p->joined;
+}
 
 /* Both kinds were read in one round trip, loads first: their time is that of both. */
 static void remember_rows(struct poll_source *p, struct all_rows *rows, int64_t now_ns)
 {
     load_rows_free(&p->live_rows);
     gallery_rows_free(&p->live_gallery);
+    gallery_rows_free(&p->live_found);
     p->live_rows = rows->loads;
     p->live_gallery = rows->gallery;
-    *rows = (struct all_rows){ LOAD_ROWS_INIT, GALLERY_ROWS_INIT };
+    p->live_found = rows->found;
+    *rows = (struct all_rows)ALL_ROWS_INIT;
     p->known.row = p->live_rows.row;
     p->known.rows = p->live_rows.n;
-    p->known.gallery_row = p->live_gallery.row;
-    p->known.gallery_rows = p->live_gallery.n;
+    join_gallery(p);
     p->known.rows_now_us = p->live_rows.now_us;
     p->known.rows_read_ns = now_ns;
-    if (p->live_gallery.malformed > 0)
-        metric_add(METRIC_NODES_MALFORMED, (int64_t)p->live_gallery.malformed);
+    const size_t malformed = p->live_gallery.malformed + p->live_found.malformed;
+    if (malformed > 0)
+        metric_add(METRIC_NODES_MALFORMED, (int64_t)malformed);
 }
 
 static void remember_overlays(struct poll_source *p, struct live *live)
@@ -170,6 +201,39 @@ static bool take_rows(
            gallery_list_finish(p->db, &p->live_gallery, &rows->gallery, why) == 0 && loads;
 }
 
+/* The ids of known overlays whose rows are not in the list, as a JSON array; empty when there are none. Both are in the order of
+ * ids. */
+static void list_alone(
+    const struct poll_state *known, const struct gallery_rows *rows, struct buf *ids)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < known->gallery_overlays; i++) {
+        const char *id = known->gallery_overlay[i].op.id;
+        int order = -1;
+        while (at < rows->n && (order = strcmp(rows->row[at].op.id, id)) < 0)
+            at++;
+        if (at < rows->n && order == 0)
+            continue;
+        buf_putc(ids, ids->len == 0 ? '[' : ',');
+        jx_write_text(ids, id);
+    }
+    if (ids->len > 0)
+        buf_putc(ids, ']');
+}
+
+/* A row that shows nothing any more is not in the list once it is old, but it hides what an overlay still says. */
+static int find_rows_of_overlays(struct poll_source *p, struct all_rows *rows, struct err *e)
+{
+    cleanup_buf struct buf ids = BUF_INIT(IDS_MAX);
+    list_alone(&p->known, &rows->gallery, &ids);
+    if (ids.len == 0)
+        return 0;
+    if (ids.overflow)
+        return err_set(e, ERR_TOO_LARGE, "too many operations");
+    db_set_deadline(p->db, clock_deadline(p->timeout_ms));
+    return gallery_find(p->db, ids.data, &rows->found, e);
+}
+
 /* Outages are logged where the breaker is: this is for a server that is well but refuses, for a missing
  * column or right. */
 static void note_failed(struct poll_source *p, const struct err *e, int64_t now_ns)
@@ -185,7 +249,7 @@ static void note_failed(struct poll_source *p, const struct err *e, int64_t now_
  * answered: neither store pays for the other's silence. */
 static void ask_stores(struct poll_source *p, uint64_t rows_changed)
 {
-    cleanup_all_rows struct all_rows rows = { LOAD_ROWS_INIT, GALLERY_ROWS_INIT };
+    cleanup_all_rows struct all_rows rows = ALL_ROWS_INIT;
     const int64_t now_ns = clock_mono_ns();
     const int64_t until_ns = clock_deadline(p->timeout_ms);
     struct asked asked;
@@ -202,7 +266,7 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
         db_set_deadline(p->db, clock_deadline(p->timeout_ms));
         asked = ask_postgres(p);
     }
-    p->postgres_up = take_rows(p, asked, &rows, &e);
+    p->postgres_up = take_rows(p, asked, &rows, &e) && find_rows_of_overlays(p, &rows, &e) == 0;
     if (p->postgres_up) {
         remember_rows(p, &rows, now_ns);
         p->past.rows_changed = rows_changed;

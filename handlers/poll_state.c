@@ -264,9 +264,11 @@ static bool unpack_ops(struct poll_state *s, size_t nodes)
         if (!unpack_op(&r->op, s->node, nodes) || !is_bool(&r->dismissed))
             return false;
     }
-    for (size_t i = 0; i < s->gallery_overlays; i++)
-        if (!unpack_op(&s->gallery_overlay[i].op, s->node, nodes))
+    for (size_t i = 0; i < s->gallery_overlays; i++) {
+        if (!unpack_op(&s->gallery_overlay[i].op, s->node, nodes) ||
+            !is_bool(&s->gallery_overlay[i].of_row))
             return false;
+    }
     return true;
 }
 

@@ -84,6 +84,7 @@ struct gallery_row {
 /* The fresher values in Redis: the whole entry, so that it can be shown without its row. */
 struct gallery_overlay {
     struct gallery_op op;
+    bool of_row;        /* made beside its row: without one the operation was deleted */
     int64_t stamp_us;   /* Postgres' time of the report */
     int64_t expires_ns; /* monotonic clock of this machine; 0 unknown. Not stored in Redis */
 };

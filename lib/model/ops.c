@@ -15,10 +15,21 @@ void ops_list_free(struct ops_list *l)
     *l = (struct ops_list)OPS_LIST_INIT;
 }
 
-/* The copy of this row has ended: whatever its overlay says is a leftover. */
-static bool hides_overlay(const struct load_row *row)
+/* There is nothing to tell of the copy of this row any more. */
+static bool has_ended(const struct load_row *row)
 {
     return row->state == LOAD_LOADING || row->state == LOAD_FAILED;
+}
+
+/* Whatever an overlay says beside a row whose copy has ended is a leftover. But once a failed row counts as gone, what is
+ * reported from then on, and not by its owner, is of another copy. */
+static bool is_leftover(const struct load_row *row, const struct overlay *o, int64_t now_us)
+{
+    if (row->state != LOAD_FAILED || !load_failed_is_gone(row, now_us))
+        return true;
+    if (o->claim[0] != '\0' && strcmp(o->claim, row->claim) == 0)
+        return true;
+    return o->stamp_us > 0 && o->stamp_us <= load_liveness_us(row, now_us) + LOAD_FAILED_KEEP_US;
 }
 
 /* A dead owner's or a late overlay must not count. While Postgres is down its rows cannot change, but
@@ -105,8 +116,11 @@ static void merge_staging(
 {
     const struct load_row *row = row_;
     const struct overlay *o = overlay_;
-    if (row && hides_overlay(row))
-        return;
+    if (row && has_ended(row)) {
+        if (!o || is_leftover(row, o, in->rows_now_us))
+            return;
+        row = NULL;
+    }
     if (o && !has_right_claim(row, o, in)) {
         out->fenced++;
         o = NULL;
@@ -182,14 +196,15 @@ static void add_gallery(const struct gallery_op *op, struct ops_list *out)
     e->id = mem_kept(make_ids(&names, &e->node_id));
 }
 
-/* What one operation shows. An overlay may stand alone: it holds the whole entry. */
+/* What one operation shows. An overlay may stand alone: it holds the whole entry. But one that was made beside its row
+ * has lost it since, by who clears the history beside us or by hand: the operation is gone. */
 static void merge_gallery(
     const void *row_, const void *overlay_, const struct ops_input *in, struct ops_list *out)
 {
     const struct gallery_row *row = row_;
     const struct gallery_overlay *o = overlay_;
     if (!row) {
-        if (o)
+        if (o && !(o->of_row && in->postgres_up))
             add_gallery(&o->op, out);
         return;
     }

@@ -56,7 +56,8 @@ struct ops_input {
     size_t rows;
     const struct overlay *overlay; /* any order; of two with one key the first counts */
     size_t overlays;
-    const struct gallery_row *gallery_row; /* any order, ids unique */
+    /* Any order, ids unique. Beside those that are shown, whatever row there is of any gallery_overlay. */
+    const struct gallery_row *gallery_row;
     size_t gallery_rows;
     const struct gallery_overlay *gallery_overlay; /* as overlay */
     size_t gallery_overlays;

@@ -7,7 +7,7 @@
 #include "store/gallery_row.h"
 #include "store/table_seen.h"
 
-enum stmt { LIST, GET, HISTORY, CONTROL };
+enum stmt { LIST, FIND, GET, HISTORY, CONTROL };
 
 /* Newest first: by when they ended, then by id, so that the order is one. */
 #define NEWEST " ORDER BY " GALLERY_CHANGED("g") " DESC NULLS LAST, g.id COLLATE \"C\""
@@ -38,6 +38,11 @@ static const struct db_stmt STMTS[] = {
                           "   AND " GALLERY_CHANGED("g") " >= now() - interval '5 minutes'))"
                                                          " ORDER BY g.id COLLATE \"C\"",
         0 },
+    [FIND] = { "gallery_find",
+        "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS
+        " FROM (SELECT DISTINCT id FROM jsonb_array_elements_text($1::text::jsonb) k (id)) k"
+        " JOIN " GALLERY_TABLE " g ON g.id = k.id" GALLERY_JOIN_CONTROL,
+        1 },
     [GET] = { "gallery_get",
         "SELECT " SQL_CLOCK ", " GALLERY_COLUMNS " FROM " GALLERY_TABLE " g" GALLERY_JOIN_CONTROL
         " WHERE g.id = $1",
@@ -89,22 +94,28 @@ int gallery_list_finish(
     return gallery_rows_take(&rows, before, out, e);
 }
 
-static int many(struct db *db, enum stmt which, struct gallery_rows *out, struct err *e)
+static int many(
+    struct db *db, enum stmt which, struct db_args a, struct gallery_rows *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    if (table_saw(&table, db_many(db, &STMTS[which], DB_NO_ARGS, &rows, e)) < 0)
+    if (table_saw(&table, db_many(db, &STMTS[which], a, &rows, e)) < 0)
         return take_failed(db, out, e);
     return gallery_rows_take(&rows, NULL, out, e);
 }
 
 int gallery_list(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    return many(db, LIST, out, e);
+    return many(db, LIST, DB_NO_ARGS, out, e);
+}
+
+int gallery_find(struct db *db, const char *ids, struct gallery_rows *out, struct err *e)
+{
+    return many(db, FIND, DB_ARGS(DB_TEXT(ids)), out, e);
 }
 
 int gallery_history(struct db *db, struct gallery_rows *out, struct err *e)
 {
-    return many(db, HISTORY, out, e);
+    return many(db, HISTORY, DB_NO_ARGS, out, e);
 }
 
 /* Of a statement about one operation: 0, or -1 with ERR_NOT_FOUND when there is none. */

@@ -45,6 +45,11 @@ int gallery_list_finish(struct db *db, const struct gallery_rows *before, struct
 /* The same at once. */
 int gallery_list(struct db *db, struct gallery_rows *out, struct err *e) WARN_UNUSED;
 
+/* Those of many operations, whatever their status: ids is a JSON array of text. What the poll's list leaves out, because
+ * it is old, may have an overlay all the same. In no order. */
+int gallery_find(
+    struct db *db, const char *ids, struct gallery_rows *out, struct err *e) WARN_UNUSED;
+
 /* One row, whatever its status. ERR_NOT_FOUND. */
 int gallery_get(struct db *db, const char *id, struct gallery_rows *out, struct err *e) WARN_UNUSED;
 

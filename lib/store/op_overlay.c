@@ -90,7 +90,8 @@ static enum report_fate apply(struct put *p, const struct gallery_overlay *old)
 {
     const struct gallery_op *row = p->from->row;
     struct gallery_overlay *next = &p->next;
-    *next = (struct gallery_overlay){ .stamp_us = p->from->stamp_us };
+    *next = (struct gallery_overlay){ .stamp_us = p->from->stamp_us,
+        .of_row = row != NULL || old->of_row };
     if (old == NULL) {
         next->op = *row;
         return REPORT_FIRST;

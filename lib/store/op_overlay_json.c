@@ -31,6 +31,7 @@ static const struct value_field FIELDS[] = {
     FIELD("current_bytes", NUMBER, o.op.current_bytes),
     FIELD("total_bytes", NUMBER, o.op.total_bytes),
     FIELD("cancellable", BOOL, o.op.cancellable),
+    FIELD("of_row", BOOL, o.of_row),
     FIELD("stamp", NUMBER, o.stamp_us),
     FIELD("nodes", RAW, nodes),
 };

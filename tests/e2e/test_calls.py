@@ -184,6 +184,20 @@ def test_loading_and_failed_hide_any_overlay(stack, state):
     assert stack.entry(KEY) is None
 
 
+def test_a_failed_load_that_counts_as_gone_hides_no_new_copy(stack):
+    """No housekeeping runs here: nothing but time makes it count so."""
+    token = stack.claim(KEY)
+    stack.load(KEY, token, state="staging", bytes_sent=1, total_bytes=2)
+    assert stack.call("POST", JOB + "/fail", {"claim_token": token, "error": "disk full"}, token="worker").ok
+    assert stack.stage(KEY, session="another", file_name="w.gguf", bytes_sent=1, total_bytes=2).status_code == 204
+    assert stack.entry(KEY) is None
+    stack.sql("UPDATE model_load_jobs SET created_at = now() - interval '1 hour', last_progress = NULL,"
+              " updated_at = now() - interval '16 s'")
+    assert stack.stage(KEY, session="another", bytes_sent=2).status_code == 204
+    entry = wait_until(lambda: stack.entry(KEY), "the new copy")
+    assert (entry["progress"], entry["nodeName"]) == (100, "n1") and "nodeID" not in entry
+
+
 def test_done_removes_row_and_overlay_and_is_idempotent(stack):
     token = stack.claim(KEY)
     stack.load(KEY, token, state="staging", bytes_sent=1, total_bytes=2)

@@ -194,6 +194,36 @@ def test_a_row_that_ended_hides_its_overlay(stack, status):
     assert entry is None if status != "failed" else (entry["message"], entry["error"]) == ("row", "why")
 
 
+@pytest.mark.parametrize("status,age", [("completed", {"minutes": 6}), ("cancelled", {"days": 3}), ("failed", {"hours": 25})])
+def test_a_row_that_ended_long_ago_hides_its_overlay(stack, status, age):
+    """Its stamp may be of a clock that is wrong; the poll's list has no such row."""
+    stack.gallery_row("j", status=status, created_at=ago(days=9), updated_at=ago(**age))
+    stack.gallery_row("live")
+    stack.put_overlay("j", kind="op", gallery_element_name="m", op_type="model_install", status="downloading", progress=12.5)
+    wait_until(lambda: stack.kv().exists("wb:1:op:j") and jobs(stack) == {"live"}, "the live one")
+    two_more_snapshots(stack)
+    assert jobs(stack) == {"live"}
+
+
+def test_a_row_that_nobody_wrote_for_long_is_shown_while_somebody_reports_it(stack):
+    stack.gallery_row("j", status="downloading", created_at=ago(hours=2), updated_at=ago(hours=1), cache_key="g@row")
+    stack.put_overlay("j", kind="op", gallery_element_name="m", op_type="model_install", status="downloading", progress=12.5)
+    assert (shown(stack, "j")["fullName"], stack.job("j")["progress"]) == ("g@row", 12)
+
+
+def test_an_operation_whose_row_was_deleted_is_gone_with_its_overlay(stack):
+    """By a front end beside us, say, which clears its history and knows nothing of overlays."""
+    for job in ("j", "k"):
+        stack.admit(job)
+        stack.report(job, progress=60, phase="p")
+    assert jobs(stack) == {"j", "k"}
+    stack.sql("DELETE FROM gallery_operations WHERE id = 'j'")
+    wait_until(lambda: jobs(stack) == {"k"}, "it is gone")
+    assert stack.kv().exists("wb:1:op:j")
+    two_more_snapshots(stack)
+    assert jobs(stack) == {"k"}
+
+
 def test_an_overlay_without_its_row_is_shown_as_it_holds_the_whole_entry(stack):
     stack.put_overlay("j", kind="op", gallery_element_name="g@m", op_type="model_install", status="downloading",
                       progress=12.5, phase="p", message="m", cancellable=True)

@@ -251,6 +251,35 @@ static void nodes_as_before_are_not_parsed_again(void **state)
     assert_string_equal(second.row[3].op.node[0].node_id, "of-f");
 }
 
+/* What the list leaves out may have an overlay: that row hides or names it, whatever its age. */
+static void rows_are_found_by_id_whatever_their_age(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    put_op("live", "downloading", "");
+    put_op("old", "completed", "");
+    age_op("old", "90 days");
+    put_op("stale", "downloading", "");
+    age_op("stale", "2 hours");
+    put_op("failed", "failed", "");
+    age_op("failed", "3 days");
+    put_op("with \"quotes\" \\", "cancelled", "");
+    age_op("with \"quotes\" \\", "1 day");
+    listed("live");
+    cleanup_gallery_rows struct gallery_rows rows = GALLERY_ROWS_INIT;
+    ok(gallery_find(fx.db,
+        "[\"stale\",\"old\",\"old\",\"nobody\",\"failed\",\"with \\\"quotes\\\" \\\\\"]", &rows,
+        &e));
+    qsort(rows.row, rows.n, sizeof(*rows.row), by_id);
+    ids_are(&rows, "failed old stale with \"quotes\" \\");
+    assert_int_equal(gallery_classify(&rows.row[1], rows.now_us), GALLERY_CLASS_OVER);
+    assert_int_equal(gallery_classify(&rows.row[2], rows.now_us), GALLERY_CLASS_STALE);
+
+    gallery_rows_free(&rows);
+    ok(gallery_find(fx.db, "[]", &rows, &e));
+    assert_int_equal(rows.n, 0);
+}
+
 static void no_operation_still_tells_the_time(void **state)
 {
     struct err e = ERR_INIT;
@@ -498,6 +527,7 @@ int main(void)
         FX_BOTH(nodes_are_read_and_sorted),
         FX_BOTH(hostile_nodes_never_hide_a_row),
         FX_BOTH(nodes_as_before_are_not_parsed_again),
+        FX_BOTH(rows_are_found_by_id_whatever_their_age),
         FX_BOTH(no_operation_still_tells_the_time),
         FX_BOTH(loads_and_operations_are_asked_together),
         FX_BOTH(the_history_is_what_ended_newest_first),

@@ -158,7 +158,7 @@ static void test_the_value_has_its_fields_in_order(void **state)
         "\"localai@llama-cpp\",\"op_type\":\"backend_install\",\"is_backend_op\":true,\"status\":"
         "\"downloading\",\"progress\":25.5,\"phase\":\"pull\",\"message\":\"of the row\",\"error\":"
         "\"slow\",\"file_name\":\"layer\",\"current_bytes\":25,\"total_bytes\":100,"
-        "\"cancellable\":true,\"stamp\":1700000000000000,\"nodes\":[{\"node_id\":\"1\","
+        "\"cancellable\":true,\"of_row\":true,\"stamp\":1700000000000000,\"nodes\":[{\"node_id\":\"1\","
         "\"node_name\":\"a\",\"status\":\"downloading\",\"percentage\":40.5,\"file_name\":\"layer\","
         "\"current\":\"1 MiB\"}]}");
 }
@@ -231,7 +231,8 @@ static void test_without_a_row_only_a_live_overlay_is_kept_fresh(void **state)
     cleanup_op_overlays struct op_overlays o = get(ID, 0);
     assert_float_equal(o.overlay[0].op.progress, 40, 0);
     assert_string_equal(o.overlay[0].op.cache_key, "localai@llama-cpp");
-    r.status = "completed"; /* which only a row can keep */
+    assert_true(o.overlay[0].of_row); /* it had one */
+    r.status = "completed";           /* which only a row can keep */
     refused(NULL, 3000, &r, ERR_INVALID, "out of range");
 }
 

@@ -276,14 +276,56 @@ static void failed_hides_the_overlay(void **state)
     assert_none(s);
 }
 
-static void failed_hides_the_overlay_as_long_as_the_row_exists(void **state)
+/* "A failed row older than 15 s counts as gone for claims and reads, whether or not it has been deleted yet": nobody
+ * deletes it where no housekeeping runs, and the next copy of that model must show. */
+static void what_is_reported_after_a_failed_row_counts_as_gone_is_another_copy(void **state)
+{
+    static const struct {
+        int64_t failed_s, reported_s;
+        const char *claim;
+        bool shown;
+    } CASES[] = {
+        { 900, 1, "", true },
+        { 900, 1, ONE, false }, /* of the load that failed, however late */
+        { 900, 1, TWO, false }, /* of one that has no row */
+        { 16, 0, "", true },
+        { 15, 0, "", false },  /* it is not gone yet */
+        { 30, 16, "", false }, /* left behind by what failed, or late by little */
+        { 30, 15, "", false },
+        { 30, 14, "", true },
+    };
+    struct scene *s = scene(state);
+    struct load_row *r = add_claimed_row(s, "m", LOAD_FAILED);
+    struct overlay *o = add_overlay(s, "m");
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        r->created_us = AGO(1000);
+        r->updated_us = AGO(CASES[i].failed_s);
+        o->stamp_us = AGO(CASES[i].reported_s);
+        o->claim = CASES[i].claim;
+        merge(s);
+        assert_int_equal(s->out.n, CASES[i].shown);
+    }
+    o->claim = "";
+    o->stamp_us = 0; /* another program's, who names no time: the row is gone all the same */
+    const struct op_entry *e = merge_one(s);
+    assert_int_equal(e->progress, 40);
+    assert_null(e->node_id);
+    assert_null(e->phase);
+    r->state = LOAD_LOADING; /* but such a row is never gone */
+    assert_none(s);
+}
+
+/* Postgres' rows cannot change while it is down: a claim may have come since, but not that one. */
+static void the_claim_of_a_failed_load_counts_at_no_time(void **state)
 {
     struct scene *s = scene(state);
     struct load_row *r = add_claimed_row(s, "m", LOAD_FAILED);
-    r->created_us = AGO(1000);
-    r->updated_us = AGO(900);
+    r->created_us = r->updated_us = AGO(900);
+    s->in.postgres_up = false;
     add_claimed_overlay(s, "m", ONE);
     assert_none(s);
+    s->overlay[0].claim = TWO;
+    assert_int_equal(merge_one(s)->progress, 40);
 }
 
 static void a_hiding_row_hides_also_while_postgres_is_down(void **state)
@@ -383,7 +425,8 @@ int main(void)
         SCENE(loading_hides_the_overlay_of_its_own_claim),
         SCENE(loading_hides_the_overlay_of_a_session),
         SCENE(failed_hides_the_overlay),
-        SCENE(failed_hides_the_overlay_as_long_as_the_row_exists),
+        SCENE(what_is_reported_after_a_failed_row_counts_as_gone_is_another_copy),
+        SCENE(the_claim_of_a_failed_load_counts_at_no_time),
         SCENE(a_hiding_row_hides_also_while_postgres_is_down),
         SCENE(a_hiding_row_hides_every_overlay_of_its_key_only),
         SCENE(pending_hides_nothing),

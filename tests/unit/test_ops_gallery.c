@@ -262,6 +262,20 @@ static void an_overlay_alone_is_shown_whole(void **state)
     }
 }
 
+/* One that was made beside a row says so: that row has been deleted since. While Postgres is down nobody knows. */
+static void an_overlay_whose_row_is_gone_is_not_shown(void **state)
+{
+    struct scene *s = scene(state);
+    struct gallery_overlay *o = add_op_overlay(s, "job");
+    o->of_row = true;
+    assert_none(s);
+    s->in.postgres_up = false;
+    assert_int_equal(merge_one(s)->progress, 40);
+    s->in.postgres_up = true;
+    add_op(s, "job");
+    assert_int_equal(merge_one(s)->progress, 40);
+}
+
 /* Nobody wrote the row for 30 minutes, but somebody reports: it is at work. */
 static void a_live_overlay_keeps_a_stale_row_in_view(void **state)
 {
@@ -335,6 +349,7 @@ int main(void)
         SCENE(nodes_of_an_older_overlay_stand_where_the_row_has_none),
         SCENE(a_row_from_the_future_is_as_old_as_its_reading),
         SCENE(an_overlay_alone_is_shown_whole),
+        SCENE(an_overlay_whose_row_is_gone_is_not_shown),
         SCENE(a_live_overlay_keeps_a_stale_row_in_view),
         SCENE(of_two_overlays_of_one_job_the_first_counts),
         SCENE(all_kinds_are_in_one_order),
