@@ -14,7 +14,7 @@
 #include "json/jx.h"
 #include "plan/outcome.h"
 
-enum { LAND_MS = 8000, LAND_PAUSE_MS = 100, JSON_MAX = 1 << 20 };
+enum { LAND_MS = 8000, LAND_PAUSE_MS = 100, JSON_MAX = 1 << 20, WHY_SIZE = 256 };
 
 static const struct backoff FAILED = { .base_ms = 1000, .cap_ms = 60000 };
 
@@ -34,8 +34,9 @@ static int land_patiently(struct task *t, struct hand *h, const struct land *l, 
 
     for (;;) {
         const int rc = land(h->db, &t->c.run, l, keep, out, e);
-        if (rc >= 0 || (e->code != ERR_UNAVAILABLE && e->code != ERR_TIMEOUT) ||
-            clock_mono_ns() > deadline_ns)
+        const bool again =
+            e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT || e->code == ERR_CONFLICT;
+        if (rc >= 0 || !again || clock_mono_ns() > deadline_ns)
             return rc;
         metric_add(METRIC_LANDINGS_REPEATED, 1);
         (void)poll(NULL, 0, LAND_PAUSE_MS);
@@ -100,6 +101,29 @@ static void tell(struct task *t, struct hand *h, const struct land *l, const str
         hand_wake(h, job_is_terminal(now->state) ? "done" : "ready");
 }
 
+/* The batch service told of a batch that is another job's: of a creation that is the end, as whatever it may have made
+ * besides is found by the job's id and cancelled. */
+static enum step refuse_batch(
+    struct task *t, struct hand *h, const struct land *told, enum fault_point before)
+{
+    const bool submitting = t->c.run.state == JOB_SUBMITTING;
+    struct land l = LAND_INIT(submitting ? EV_SUBMIT_FAIL : JOB_EVENT__COUNT);
+    char why[WHY_SIZE];
+
+    metric_add(METRIC_BATCH_NONSENSE, 1);
+    log_warn(
+        LOG_MSG("the batch service told of another job's batch"), LOG_S("batch", told->batch_id));
+    (void)str_format(why, sizeof why,
+        "the batch service answered with batch %.128s, which is that of another job",
+        told->batch_id);
+    l.error_code = "batch_nonsense";
+    l.error = why;
+    l.settles = submitting ? 1U << INTENT_CREATE_BATCH : 0;
+    l.call_failed = !submitting;
+    l.poll_ms = step_backoff_ms(&FAILED, t->c.run.failures + 1, 0);
+    return step_land(t, h, &l, false, before);
+}
+
 enum step step_land(
     struct task *t, struct hand *h, struct land *l, bool keep, enum fault_point before)
 {
@@ -124,6 +148,8 @@ enum step step_land(
         log_warn(LOG_MSG("a result came late: the job is another's, or has ended"));
         return STEP_END;
     }
+    if (rc == 2)
+        return refuse_batch(t, h, l, before);
     tell(t, h, l, &now);
     t->c.run.failures = l->call_failed ? t->c.run.failures + 1 : 0;
     t->c.run.lost = l->batch_missing ? t->c.run.lost + 1 : 0;

@@ -28,7 +28,8 @@ void step_release(struct task *t, struct hand *h); /* give machines back */
 
 /* Writes l back, with faults at before and at the point after it. keep: the task goes on with the job. STEP_ON when it
  * does; STEP_END when the claim is over, because it was not to be kept, the job has ended, somebody else has it, or
- * Postgres could not be reached while the lease lasted (whoever claims it next finds the intent). */
+ * Postgres could not be reached while the lease lasted (whoever claims it next finds the intent). A batch of another job is
+ * not taken: what is submitting then ends submit_failed, batch_nonsense. */
 enum step step_land(
     struct task *t, struct hand *h, struct land *l, bool keep, enum fault_point before);
 
@@ -90,7 +91,7 @@ enum step step_stop(
 /* The batches that the service has for a job whose creation was begun and not recorded. */
 struct found {
     struct batch_search search; /* newest first */
-    const struct batch *oldest; /* NULL: there is none */
+    const struct batch *oldest; /* that is no other job's; NULL: there is none */
     int64_t wait_ms;            /* > 0: one may still turn up, for so long */
     struct batch_note note;     /* of a search that failed */
     struct err e;

@@ -142,6 +142,11 @@ int step_find(struct task *t, struct hand *h, struct found *out)
         return -1;
     for (size_t i = 0; i < out->search.n; i++) {
         const struct batch *b = &out->search.batch[i];
+        const int taken = land_batch_taken(h->db, t->c.run.id, b->id, &out->e);
+        if (taken < 0)
+            return -1;
+        if (taken == 1)
+            continue;
         if (out->oldest == NULL || b->times.created_at <= out->oldest->times.created_at)
             out->oldest = b;
     }

@@ -85,7 +85,7 @@ static const struct db_stmt STMTS[] = {
         " SELECT j.id, j.pool_id, " K_STRAY_BATCH ", $2, 'stray_batch:' || $1 || ':' || $2"
         " FROM job j LEFT JOIN job_run r ON r.job_id = j.id WHERE j.id = $1::uuid"
         " AND CASE WHEN r.job_id IS NULL THEN j.batch_id IS DISTINCT FROM $2"
-        "  ELSE r.batch_id <> $2 END" ONCE_MORE,
+        "  ELSE r.batch_id <> $2 END AND NOT batch_is_anothers($2, j.id)" ONCE_MORE,
         2 },
     [RENEW] = { "release_renew",
         "UPDATE intent i SET lease_until = now() + $3::bigint * interval '1 millisecond'"

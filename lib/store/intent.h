@@ -74,7 +74,7 @@ int release_open(struct db *db, const char *provision_key, const char *provider,
     struct err *e) WARN_UNUSED;
 
 /* Asks for the end of a batch that was seen outside under the id of a job: 0 written; 1 nothing is to be done, as it is
- * the job's, or one that the job may yet adopt, or there is no such job, or it is being ended already. */
+ * the job's, or another's, or one that the job may yet adopt, or there is no such job, or it is being ended already. */
 int stray_batch_open(
     struct db *db, const char *job_id, const char *batch_id, struct err *e) WARN_UNUSED;
 

@@ -14,6 +14,7 @@
 
 enum stmt {
     LOCK,
+    TAKEN,
     SETTLE,
     UNDO,
     OPEN,
@@ -32,6 +33,7 @@ static const struct db_stmt STMTS[] = {
         " batch_at <= clock_timestamp() - interval '" BATCH_EVERY " seconds' FROM job_run"
         " WHERE job_id = $1::uuid AND version = $2::int AND lease_epoch = $3 FOR UPDATE",
         3 },
+    [TAKEN] = { "land_taken", "SELECT batch_is_anothers($2, $1::uuid)", 2 },
     [SETTLE] = { "land_settle",
         "UPDATE intent SET state = 1, ended_at = clock_timestamp(), result = $3::jsonb"
         " WHERE job_id = $1::uuid AND state = 0 AND kind = ANY ($2::smallint[])",
@@ -107,12 +109,22 @@ static const struct db_stmt STMTS[] = {
         " SELECT j.id, $2::smallint, " K_STRAY_BATCH ", $3, 'stray_batch:' || $1 || ':' || $3"
         " FROM job j LEFT JOIN job_run r ON r.job_id = j.id WHERE j.id = $1::uuid"
         " AND CASE WHEN r.job_id IS NULL THEN j.batch_id IS DISTINCT FROM $3"
-        "  ELSE r.batch_id <> $3 END"
+        "  ELSE r.batch_id <> $3 END AND NOT batch_is_anothers($3, j.id)"
         " ON CONFLICT (idem_key) DO NOTHING",
         3 },
 };
 
 const struct db_stmts JOB_LAND_STMTS = { STMTS, sizeof STMTS / sizeof STMTS[0] };
+
+int land_batch_taken(struct db *db, const char *job_id, const char *batch_id, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    bool taken = false;
+    if (db_one(db, &STMTS[TAKEN], DB_ARGS(DB_TEXT(job_id), DB_TEXT(batch_id)), &rows, e) < 0 ||
+        db_bool(&rows, 0, 0, &taken, e) < 0)
+        return err_wrap(e, "batch %s", batch_id);
+    return taken;
+}
 
 /* A landing under way. */
 struct landing {
@@ -125,6 +137,8 @@ struct landing {
     enum job_state from;
     struct landed got;
     bool superseded;
+    bool taken;  /* the batch that it brings is another job's */
+    bool brings; /* a batch that the row does not have yet */
 };
 
 static bool is_set(const char *text)
@@ -145,9 +159,21 @@ static int lock(struct landing *g, struct err *e)
         db_bool(&rows, 0, 3, &g->batch_due, e) < 0)
         return -1;
     g->from = (enum job_state)state;
-    if (g->l != NULL && is_set(g->l->batch_id) && strcmp(g->l->batch_id, db_text(&rows, 0, 2)) != 0)
-        g->batch_due = true;
+    g->brings =
+        g->l != NULL && is_set(g->l->batch_id) && strcmp(g->l->batch_id, db_text(&rows, 0, 2)) != 0;
+    g->batch_due |= g->brings;
     return 0;
+}
+
+/* Looks whether the batch that it brings is another job's. */
+static int check_batch(struct landing *g, struct err *e)
+{
+    g->taken = false;
+    if (!g->brings)
+        return 0;
+    const int rc = land_batch_taken(g->db, g->r->id, g->l->batch_id, e);
+    g->taken = rc == 1;
+    return rc < 0 ? -1 : 0;
 }
 
 enum { KINDS_SIZE = 32 };
@@ -271,6 +297,10 @@ static int land_once(struct db *db, void *ctx, struct err *e)
     g->superseded = lost == 1;
     if (g->superseded)
         return write_strays(g, e) < 0 ? -1 : db_commit(&t, e);
+    if (check_batch(g, e) < 0)
+        return -1;
+    if (g->taken)
+        return 0;
     if (settle(g, e) < 0 || write_provision(g, e) < 0 || move(g, e) < 0 ||
         write_intents(g, e) < 0 || read_intent(g, e) < 0)
         return -1;
@@ -285,6 +315,8 @@ int land(struct db *db, const struct job_run *r, const struct land *l, bool keep
         return err_wrap(e, "job %s", r->id);
     if (g.superseded)
         return 1;
+    if (g.taken)
+        return 2;
     *out = g.got;
     return 0;
 }

@@ -70,10 +70,16 @@ struct landed {
     enum intent_kind intent_kind;
 };
 
+/* 0 when a batch is no other job's, live or ended; 1 when it is. */
+int land_batch_taken(
+    struct db *db, const char *job_id, const char *batch_id, struct err *e) WARN_UNUSED;
+
 /* 0 with *out. The claim ends with it unless keep: then the lease goes on, with out->version.
  * 1 when we were superseded (version or lease epoch have changed, or the job has ended): nothing is written,
  * except that the machines of r->provision_key, unless l->machines says that there are none or they are still
  * the job's own, get a release intent, or have theirs opened again: what was made late is not lost.
+ * 2 when l->batch_id is the batch of another job, live or ended: nothing is written, and the claim goes on. Of two jobs
+ * that bring the same batch at once one gets ERR_CONFLICT, and 2 when it tries again.
  * EV_SUBMIT that moved writes the create_batch intent; a batch id that becomes known in cancelling writes the
  * cancel_batch intent; EV_REQUEUE and every end write the release intent unless there are no machines. */
 int land(struct db *db, const struct job_run *r, const struct land *l, bool keep,

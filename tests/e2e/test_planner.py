@@ -224,6 +224,40 @@ def test_a_batch_that_is_refused_is_submit_failed_at_once(yard, planner, status)
     assert len(yard.batches.calls("POST", "/v1/batches")) == 1
 
 
+def test_a_batch_of_another_job_is_refused(yard, planner):
+    """A service that answers two creations with one batch: the second job says that the service is wrong, the first goes on."""
+    yard.batches.order(auto=False)
+    first = yard.create()
+    yard.reaches(first, "scheduling")
+    (batch,) = yard.batches_of(first)
+    yard.batches.fault("POST /v1/batches", "status", status=200, body={"id": batch["id"], "status": "scheduling"})
+    second = yard.create()
+    yard.reaches(second, "submit_failed")
+    code, text = yard.errors(second)
+    assert code == "batch_nonsense" and batch["id"] in text
+    assert yard.job(second)["batchId"] == "" and yard.job(first)["batchId"] == batch["id"]
+    yard.batches.order(auto=True)
+    yard.reaches(first, "completed")
+    yard.nothing_left()
+
+
+def test_the_batch_of_another_job_is_not_adopted(yard, planner):
+    """After a lost answer the service is searched, and lists as ours what another job has."""
+    yard.batches.order(auto=False)
+    first = yard.create()
+    yard.reaches(first, "scheduling")
+    (batch,) = yard.batches_of(first)
+    yard.batches.fault("GET /v1/batches", "hold", name="search", times=-1)
+    yard.batches.fault("POST /v1/batches", "status", status=503)
+    second = yard.create()
+    wait_until(lambda: len(yard.batches.calls("POST", "/v1/batches")) == 2, "the creation")
+    yard.batches.order(batch={batch["id"]: {"aibrix": {"job_id": second.removeprefix("job_")}}})
+    yard.batches.order(clear=True)
+    yard.reaches(second, "scheduling")
+    assert yard.state(first) == "scheduling"
+    assert len(yard.batches.state()["batches"]) == 2 and yard.batches.state()["alive"] == 2
+
+
 @pytest.mark.parametrize("how", [{"do": "status_after", "status": 408}, {"do": "status_after", "status": 500}, {"do": "drop_after"},
                                  {"do": "status", "status": 408}, {"do": "status", "status": 503}, {"do": "drop"},
                                  {"do": "status", "status": 429, "headers": {"Retry-After": "1"}}, {"do": "status", "status": 401}])
