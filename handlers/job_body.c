@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum kind { TEXT, INT, DOUBLE };
+enum kind { TEXT, INT, DOUBLE, BOOL };
 
 /* Where in the request a field goes; where it comes from is its name. */
 #define REQ(member) offsetof(struct job_request, member)
@@ -30,6 +30,7 @@ static const struct {
     { FIELD_OUTPUT_ANCHOR, TEXT, REQ(output_anchor) },
     { FIELD_OUTPUT_EXPIRES, INT, REQ(output_expires_s) },
     { FIELD_MAX_CONCURRENCY, INT, REQ(client.max_concurrency) },
+    { FIELD_ADAPTIVE_CONCURRENCY, BOOL, REQ(client.adaptive_concurrency) },
     { FIELD_ADAPTIVE_MAX_FACTOR, INT, REQ(client.adaptive_max_factor) },
     { FIELD_ADAPTIVE_HEALTHY_WINDOW, INT, REQ(client.adaptive_healthy_window) },
     { FIELD_ADAPTIVE_ADDITIVE_INCREASE, INT, REQ(client.adaptive_additive_increase) },
@@ -86,6 +87,12 @@ static int store(json_object *value, enum kind kind, const char *name, void *to,
         if (!json_object_is_type(value, json_type_string))
             return err_set(e, ERR_INVALID, "%s: must be text", name);
         *(const char **)to = json_object_get_string(value);
+        return 0;
+    }
+    if (kind == BOOL) {
+        if (!json_object_is_type(value, json_type_boolean))
+            return err_set(e, ERR_INVALID, "%s: must be true or false", name);
+        *(int64_t *)to = json_object_get_boolean(value);
         return 0;
     }
     if (!read_number(value, &number))
@@ -155,7 +162,6 @@ static int read_metadata(json_object *o, struct job_body *b, struct err *e)
 static int read_console(json_object *o, struct job_body *b, struct err *e)
 {
     if (read_text(o, "name", &b->request.name, e) < 0 ||
-        read_object(o, "client", &b->client, e) < 0 ||
         read_object(o, "resource_request.provider_config", &b->provider_config, e) < 0 ||
         read_object(o, "injection_config", &b->injection_config, e) < 0 ||
         read_object(o, "extra_body", &b->extra_body, e) < 0)
@@ -179,8 +185,7 @@ static const char *display_name(const struct job_body *b)
 
 static int read_openai(json_object *o, struct job_body *b, struct err *e)
 {
-    if (read_object(o, "aibrix.client", &b->client, e) < 0 ||
-        read_object(o, "aibrix.resource_request.provider_config", &b->provider_config, e) < 0 ||
+    if (read_object(o, "aibrix.resource_request.provider_config", &b->provider_config, e) < 0 ||
         read_object(o, "aibrix.injection_config", &b->injection_config, e) < 0)
         return -1;
     if (b->request.model == NULL && read_text(o, "model", &b->request.model, e) < 0)

@@ -14,7 +14,6 @@ struct job_body {
     struct job_request request; /* texts borrowed from the JSON; metadata from pairs */
     const char *model_id;       /* of the template; "" any */
     json_object *metadata;      /* all of these borrowed; NULL when absent */
-    json_object *client;
     json_object *provider_config;
     json_object *injection_config;
     json_object *extra_body;

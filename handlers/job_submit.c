@@ -30,22 +30,34 @@ static void resolved_free(struct resolved *r)
 }
 #define cleanup_resolved __attribute__((cleanup(resolved_free)))
 
-/* What the contract takes from the spec: accelerator, model source, pool. */
-static void read_spec(struct resolved *r)
+static int wrong(json_object *o, const char *key, enum json_type type)
+{
+    json_object *member = jx_get(o, key);
+    return member != NULL && !json_object_is_type(member, type);
+}
+
+/* What the contract takes from the spec: accelerator (check_schedulable() looks at that), model source, pool. */
+static int read_spec(struct resolved *r, struct err *e)
 {
     const struct template_row *t = &r->found.row[0];
-    struct err ignored = ERR_INIT;
-    if (jx_parse(t->spec_json, strlen(t->spec_json), REQUEST_MAX, &r->spec, &ignored) < 0 ||
-        !json_object_is_type(r->spec, json_type_object))
-        return;
+    if (jx_parse(t->spec_json, strlen(t->spec_json), REQUEST_MAX, &r->spec, e) < 0)
+        return -1;
+    if (!json_object_is_type(r->spec, json_type_object))
+        return err_set(e, ERR_INVALID, "the template's spec must be an object");
     json_object *accelerator = job_part(r->spec, "accelerator", json_type_object);
+    json_object *source = jx_get(r->spec, "model_source");
+    if (wrong(r->spec, "pool", json_type_string))
+        return err_set(e, ERR_INVALID, "pool: must be a text");
+    if (wrong(r->spec, "model_source", json_type_object))
+        return err_set(e, ERR_INVALID, "model_source: must be an object");
+    if (wrong(source, "uri", json_type_string))
+        return err_set(e, ERR_INVALID, "model_source.uri: must be a text");
     r->gpu_type = job_part_text(accelerator, "type");
     if (accelerator != NULL)
         (void)jx_get_int(accelerator, "count", &r->gpus);
     r->pool = job_part_text(r->spec, "pool");
-    r->model = t->serving_name[0] != '\0'
-                   ? t->serving_name
-                   : job_part_text(job_part(r->spec, "model_source", json_type_object), "uri");
+    r->model = t->serving_name[0] != '\0' ? t->serving_name : job_part_text(source, "uri");
+    return 0;
 }
 
 static int resolve(
@@ -61,7 +73,8 @@ static int resolve(
             e->code = ERR_INVALID;
         return e->code == ERR_INVALID ? err_wrap(e, "%s", field) : -1;
     }
-    read_spec(out);
+    if (read_spec(out, e) < 0)
+        return err_wrap(e, "%s", field);
     if (out->gpus < 0 || out->gpus > PROVISION_GPUS_MAX)
         return err_set(e, ERR_INVALID, "%s: the template asks for an absurd number of GPUs", field);
     return 0;
@@ -83,13 +96,12 @@ static json_object *client_json(const struct job_body *b)
     };
     json_object *o = jx_object();
     json_object *retry = jx_object();
-    bool adaptive = false;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (numbers[i].value != JOB_UNSET)
             jx_set_int(o, numbers[i].key, numbers[i].value);
     }
-    if (b->client != NULL && jx_get_bool(b->client, "adaptive_concurrency", &adaptive))
-        jx_set_bool(o, "adaptive_concurrency", adaptive);
+    if (r->client.adaptive_concurrency != JOB_UNSET)
+        jx_set_bool(o, "adaptive_concurrency", r->client.adaptive_concurrency != 0);
     if (r->client.max_retries != JOB_UNSET)
         jx_set_int(retry, "max_retries", r->client.max_retries);
     if (!isnan(r->client.base_delay_s))
@@ -164,7 +176,8 @@ static int read_key(struct web_req *req, const struct job_body *b, const char **
     if (!str_utf8_valid(*key, strlen(*key)) || str_utf8_length(*key) > JOB_IDEM_KEY_MAX)
         return err_set(e, ERR_INVALID, "Idempotency-Key: must be UTF-8 of at most %d characters",
             JOB_IDEM_KEY_MAX);
-    jx_print(b->owned, &body); /* in one spelling, whichever it was sent in */
+    cleanup_json json_object *sorted = jx_sorted(b->owned);
+    jx_print(sorted, &body); /* in one spelling, whichever it was sent in */
     digest_hex(body.data == NULL ? "" : body.data, body.len, hash);
     return 0;
 }
@@ -179,13 +192,53 @@ static int made_before(struct web_req *req, const struct job_body *b, const char
     return none != 0 ? none : job_of_key(req->db, req->caller.subject, *key, hash, out, e);
 }
 
+/* What plan/asked.c reads of it. */
+struct fault_body {
+    int enabled;
+    double global_probability;
+    json_object *rules;
+    const char *point;
+    const char *action;
+    double probability;
+    int64_t delay_ms;
+};
+static const struct jx_field FAULT_FIELDS[] = {
+    JX_BOOL(struct fault_body, enabled, 0),
+    JX_DOUBLE(struct fault_body, global_probability, 0, 0, 1),
+    JX_RAW(struct fault_body, rules, 0),
+};
+static const struct jx_field RULE_FIELDS[] = {
+    JX_TEXT(struct fault_body, point, JX_REQUIRED, 64),
+    JX_TEXT(struct fault_body, action, 0, 64),
+    JX_DOUBLE(struct fault_body, probability, 0, 0, 1),
+    JX_INT(struct fault_body, delay_ms, 0, 0, INT32_MAX),
+};
+
+static int check_rules(json_object *config, struct err *e)
+{
+    struct fault_body b = { .rules = NULL };
+    if (jx_bind(config, FAULT_FIELDS, sizeof(FAULT_FIELDS) / sizeof(FAULT_FIELDS[0]), JX_LENIENT,
+            &b, e) < 0)
+        return -1;
+    if (b.rules != NULL && !json_object_is_type(b.rules, json_type_array))
+        return err_set(e, ERR_INVALID, "rules: must be a list");
+    for (size_t i = 0; b.rules != NULL && i < json_object_array_length(b.rules); i++) {
+        if (jx_bind(json_object_array_get_idx(b.rules, i), RULE_FIELDS,
+                sizeof(RULE_FIELDS) / sizeof(RULE_FIELDS[0]), JX_LENIENT, &b, e) < 0)
+            return err_wrap(e, "rules");
+    }
+    return 0;
+}
+
 /* Faults end planners: where the configuration lets them be injected at all, an admin may. Elsewhere they are not kept:
  * the original knows them too, and ignores them so. Jobs contract section 5, "Fault injection". */
 static int check_faults(const struct web_req *req, const struct job_body *b, struct err *e)
 {
-    if (b->injection_config == NULL || !req->conf->faults_allow || req->caller.role == ROLE_ADMIN)
+    if (b->injection_config == NULL || !req->conf->faults_allow)
         return 0;
-    return err_set(e, ERR_FORBIDDEN, "injection_config: only an admin may inject faults");
+    if (req->caller.role != ROLE_ADMIN)
+        return err_set(e, ERR_FORBIDDEN, "injection_config: only an admin may inject faults");
+    return check_rules(b->injection_config, e) < 0 ? err_wrap(e, "injection_config") : 0;
 }
 
 static const char *pool_of(const struct job_body *b, const struct resolved *t, struct web_req *req)

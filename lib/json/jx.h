@@ -52,6 +52,10 @@ void jx_add_int(json_object *array, int64_t n);
 /* Appends the plain text of o (no spaces, '/' not escaped). */
 void jx_print(json_object *o, struct buf *out);
 
+/* The same in one spelling, whichever it came in: keys sorted by their bytes at every depth, whole numbers without a
+ * fraction or an exponent. The caller's. */
+json_object *jx_sorted(json_object *o);
+
 /* A member of whatever type, borrowed: NULL when o is no object, has none of that name, or it is null. */
 json_object *jx_get(json_object *o, const char *key);
 

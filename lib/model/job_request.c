@@ -27,6 +27,8 @@ static const char *const NAMES[FIELD__COUNT][2] = {
     [FIELD_OUTPUT_ANCHOR] = { "output_expires_after.anchor", "output_expires_after.anchor" },
     [FIELD_OUTPUT_EXPIRES] = { "output_expires_after.seconds", "output_expires_after.seconds" },
     [FIELD_MAX_CONCURRENCY] = { "client.max_concurrency", "aibrix.client.max_concurrency" },
+    [FIELD_ADAPTIVE_CONCURRENCY] = { "client.adaptive_concurrency",
+        "aibrix.client.adaptive_concurrency" },
     [FIELD_ADAPTIVE_MAX_FACTOR] = { "client.adaptive_max_factor",
         "aibrix.client.adaptive_max_factor" },
     [FIELD_ADAPTIVE_HEALTHY_WINDOW] = { "client.adaptive_healthy_window",

@@ -31,6 +31,7 @@ enum job_field {
     FIELD_OUTPUT_ANCHOR,
     FIELD_OUTPUT_EXPIRES,
     FIELD_MAX_CONCURRENCY,
+    FIELD_ADAPTIVE_CONCURRENCY,
     FIELD_ADAPTIVE_MAX_FACTOR,
     FIELD_ADAPTIVE_HEALTHY_WINDOW,
     FIELD_ADAPTIVE_ADDITIVE_INCREASE,
@@ -94,6 +95,7 @@ struct job_request {
         double base_delay_s; /* NAN when unset */
         double max_delay_s;
         int64_t no_endpoint_max_retries;
+        int64_t adaptive_concurrency; /* 0 or 1 */
     } client;
 };
 #define JOB_REQUEST_INIT(d) \
@@ -108,6 +110,7 @@ struct job_request {
             JOB_UNSET, \
             NAN, \
             NAN, \
+            JOB_UNSET, \
             JOB_UNSET \
         } \
     }

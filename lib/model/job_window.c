@@ -7,8 +7,6 @@
 
 #include "base/str.h"
 
-static const char WHITE[] = " \t\r\n\v\f";
-
 enum { MINUTES_PER_HOUR = 60, MINUTES_PER_DAY = 24 * 60 };
 
 static const struct {
@@ -49,19 +47,10 @@ int job_window_parse(const char *text, int64_t *minutes)
 {
     if (str_empty(text))
         text = JOB_WINDOW_DEFAULT;
-    text += strspn(text, WHITE);
-    size_t size = strlen(text);
-    while (size > 0 && strchr(WHITE, text[size - 1]) != NULL)
-        size--;
-    char part[64];
-    if (size == 0 || str_format(part, sizeof part, "%.*s", (int)size, text) < 0)
-        return -1;
-
     int64_t sum = 0;
     int next = 0;
-    const char *rest = part;
-    while (*rest != '\0') {
-        next = take_part(&rest, next, &sum);
+    while (*text != '\0') {
+        next = take_part(&text, next, &sum);
         if (next < 0)
             return -1;
     }

@@ -3,7 +3,7 @@
 #define WB_JOB_WINDOW_H
 
 /* The completion window: `[<n>d][<n>h][<n>m|min]`, at least one part, in this order, more than nothing,
- * white space around it allowed; "" is 24h (reference 1.5). Pure. */
+ * nothing around it or between, not even blanks; "" is 24h (reference 1.5). Pure. */
 #include <stdbool.h>
 #include <stdint.h>
 

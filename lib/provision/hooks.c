@@ -19,6 +19,14 @@ static int read_text(
     return 0;
 }
 
+static int read_object(json_object *spec, const char *key, json_object **out, struct err *e)
+{
+    *out = jx_get(spec, key);
+    if (*out != NULL && !json_object_is_type(*out, json_type_object))
+        return err_set(e, ERR_INVALID, "%s: must be an object", key);
+    return 0;
+}
+
 static int copy_text(char *dst, size_t size, const char *text, const char *name, struct err *e)
 {
     if (strlen(text) >= size)
@@ -42,14 +50,15 @@ static int read_count(json_object *accelerator, int *out, struct err *e)
 static int schedule(const struct hook_job *job, struct provision_spec *out, struct err *e)
 {
     struct provision_spec spec = { .replicas = 1 };
-    json_object *accelerator = jx_get(job->spec, "accelerator");
+    json_object *accelerator = NULL;
     const char *type = "";
     const char *region = "";
     if (job->replicas < 0 || job->replicas > PROVISION_REPLICAS_MAX)
         return err_set(e, ERR_INVALID, "replicas: must be from 1 to %d", PROVISION_REPLICAS_MAX);
     if (job->replicas > 0)
         spec.replicas = (int)job->replicas;
-    if (read_count(accelerator, &spec.gpus_per_replica, e) < 0 ||
+    if (read_object(job->spec, "accelerator", &accelerator, e) < 0 ||
+        read_count(accelerator, &spec.gpus_per_replica, e) < 0 ||
         read_text(accelerator, "accelerator", "type", &type, e) < 0 ||
         read_text(job->provider_config, "provider_config", "region", &region, e) < 0 ||
         copy_text(spec.gpu_type, sizeof spec.gpu_type, type, "accelerator.type", e) < 0 ||
@@ -57,13 +66,6 @@ static int schedule(const struct hook_job *job, struct provision_spec *out, stru
         return -1;
     *out = spec;
     return 0;
-}
-
-/* What cannot be scheduled is refused when it is accepted. */
-static int validate_request(const struct hook_job *job, struct err *e)
-{
-    struct provision_spec spec;
-    return schedule(job, &spec, e);
 }
 
 static bool is_plain_word(const char *text)
@@ -142,20 +144,34 @@ static int set_machines(json_object *options, const struct provision_result *r, 
     return 0;
 }
 
+static int set_engine(json_object *options, const struct hook_job *job, struct err *e)
+{
+    json_object *engine = NULL;
+    const char *image = "";
+    if (read_object(job->spec, "engine", &engine, e) < 0 ||
+        read_text(engine, "engine", "image", &image, e) < 0)
+        return -1;
+    jx_set_some(options, "image", image);
+    return set_args(options, jx_get(engine, "serve_args"), e);
+}
+
 /* A service that speaks to one machine takes the first, one that knows better takes `machines`. */
 static int set_options(json_object *options, const struct hook_job *job,
     const struct provision_result *r, struct err *e)
 {
-    json_object *engine = jx_get(job->spec, "engine");
-    const char *image = "";
-    if (read_text(engine, "engine", "image", &image, e) < 0)
-        return -1;
     set_place(options, &r->machine[0]);
     if (r->n > 1 && set_machines(options, r, e) < 0)
         return -1;
     jx_set_some(options, "model", job->model);
-    jx_set_some(options, "image", image);
-    return set_args(options, jx_get(engine, "serve_args"), e);
+    return set_engine(options, job, e);
+}
+
+/* What cannot be scheduled, or cannot be run once there are machines, is refused when it is accepted. */
+static int validate_request(const struct hook_job *job, struct err *e)
+{
+    cleanup_json json_object *options = jx_object();
+    struct provision_spec spec;
+    return schedule(job, &spec, e) < 0 ? -1 : set_engine(options, job, e);
 }
 
 static json_object *runtime_of(const char *target, json_object **options)

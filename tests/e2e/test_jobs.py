@@ -87,6 +87,19 @@ def test_the_whole_request_is_kept(jobs):
     ("completion_window", {"completion_window": "1w"}),
     ("completion_window", {"completion_window": "0h"}),
     ("completion_window", {"completion_window": 5}),
+    ("completion_window", {"completion_window": "24 h"}),
+    ("completion_window", {"completion_window": " 24h"}),
+    ("completion_window", {"completion_window": "24h\n"}),
+    ("client", {"client": "fast"}),
+    ("client.adaptive_concurrency", {"client": {"adaptive_concurrency": "yes"}}),
+    ("client.adaptive_concurrency", {"client": {"adaptiveConcurrency": 1}}),
+    ("client.max_concurrency", {"client": {"max_concurrency": True}}),
+    ("client.retry_policy", {"client": {"retry_policy": []}}),
+    ("extra_body", {"extra_body": "x"}),
+    ("resource_request.provider_config", {"resource_request": {"provider_config": "x"}}),
+    ("resource_request.provider_config.pool", {"resource_request": {"provider_config": {"pool": 1}}}),
+    ("name", {"name": 1}),
+    ("priority", {"priority": "high"}),
     ("resource_request.replicas", {"resource_request": {"replicas": 1025}}),
     ("resource_request.replicas", {"resource_request": {"replicas": 1.5}}),
     ("resource_request", {"resource_request": []}),
@@ -157,6 +170,15 @@ def test_the_same_key_and_body_is_the_same_job_and_another_body_409(jobs):
     other = create(jobs, headers=key, name="b")
     assert other.status_code == 409 and other.json()["code"] == 10
     assert jobs.sql("SELECT count(*) FROM job")[0][0] == 1
+
+
+def test_a_key_stands_for_what_was_sent_and_not_for_how_it_was_written(jobs):
+    """The order of keys, their spelling and that of numbers do not make another request."""
+    key = {"Idempotency-Key": "k-order"}
+    one = create(jobs, headers=key, name="a", metadata={"x": "1", "y": "2"}, client={"max_concurrency": 8, "adaptive_concurrency": True})
+    two = create(jobs, headers=key, client={"adaptiveConcurrency": True, "maxConcurrency": 8.0}, metadata={"y": "2", "x": "1"}, name="a")
+    assert (one.status_code, two.status_code) == (200, 200) and one.json()["id"] == two.json()["id"]
+    assert create(jobs, headers=key, name="a", metadata={"x": "2", "y": "1"}).status_code == 409
 
 
 def test_of_many_at_once_with_one_key_one_makes_the_job(jobs):
@@ -268,6 +290,14 @@ def test_a_batch_is_a_job_and_the_other_way_round(jobs):
     ("aibrix.client.max_concurrency", {"aibrix": {"client": {"max_concurrency": 1025}}}),
     ("aibrix.model_template.name", {"aibrix": {"model_template": {"name": "nowhere"}}}),
     ("aibrix", {"aibrix": "text"}),
+    ("aibrix.client", {"aibrix": {"client": []}}),
+    ("aibrix.client.adaptive_concurrency", {"aibrix": {"client": {"adaptive_concurrency": "true"}}}),
+    ("aibrix.client.retry_policy", {"aibrix": {"client": {"retry_policy": 1}}}),
+    ("aibrix.model_template", {"aibrix": {"model_template": "t"}}),
+    ("aibrix.resource_request", {"aibrix": {"resource_request": 2}}),
+    ("completion_window", {"completion_window": " 24h"}),
+    ("metadata", {"metadata": []}),
+    ("weighbridge", {"weighbridge": 1}),
     ("aibrix.resource_request.provider_config.pool", {"aibrix": {"resource_request": {"provider_config": {"pool": "nowhere"}}}}),
     ("output_expires_after.seconds", {"output_expires_after": {"anchor": "created_at", "seconds": 5}}),
 ])

@@ -111,7 +111,7 @@ static struct land some_result(const struct run_claim *c)
     } else if (c->run.state == JOB_RESOURCE_PREPARING) {
         l.event = PREPARING[r % 5];
     } else if (c->run.state == JOB_SUBMITTING) {
-        l.batch_id = "b";
+        l.batch_id = c->run.id; /* no two jobs have one batch */
         l.settles = 1U << INTENT_CREATE_BATCH;
     } else if (c->run.state == JOB_CANCELLING) {
         l.event = chance(80) ? EV_CLEANED_UP : l.event;

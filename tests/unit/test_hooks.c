@@ -109,6 +109,30 @@ static void what_cannot_be_is_named(void **state)
     refuse("{}", "{}", -1, "replicas");
 }
 
+/* Whatever is of another type is named, and never passed over: when the job is accepted. */
+static void a_template_of_wrong_types_is_refused(void **state)
+{
+    static const struct {
+        const char *spec;
+        const char *piece;
+    } BAD[] = {
+        { "{\"accelerator\":\"A100\"}", "accelerator: must be an object" },
+        { "{\"accelerator\":[8]}", "accelerator: must be an object" },
+        { "{\"engine\":\"vllm\"}", "engine: must be an object" },
+        { "{\"engine\":{\"image\":7}}", "engine.image" },
+        { "{\"engine\":{\"serve_args\":\"--a\"}}", "engine.serve_args" },
+        { "{\"engine\":{\"serve_args\":[1]}}", "engine.serve_args" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        cleanup_json json_object *spec = json_of(BAD[i].spec);
+        const struct hook_job job = { .spec = spec };
+        struct err e = ERR_INIT;
+        assert_int_equal(PROVISION_DEFAULT_HOOKS.validate_request(&job, &e), -1);
+        assert_non_null(strstr(e.msg, BAD[i].piece));
+    }
+}
+
 static void runpod_needs_a_type_at_once(void **state)
 {
     struct hook_job job = { .model = "" };
@@ -383,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_template_says_what_is_needed),
         cmocka_unit_test(without_a_template_one_replica_and_no_accelerator),
         cmocka_unit_test(what_cannot_be_is_named),
+        cmocka_unit_test(a_template_of_wrong_types_is_refused),
         cmocka_unit_test(runpod_needs_a_type_at_once),
         cmocka_unit_test(machines_are_reached_by_ssh),
         cmocka_unit_test(of_several_machines_all_are_told),

@@ -60,7 +60,7 @@ static void what_is_not_said_has_a_default(void **state)
     assert_int_equal(t.window_minutes, 24 * 60);
     r.replicas = 3;
     r.priority = -7;
-    r.completion_window = " 1d2h ";
+    r.completion_window = "1d2h";
     t = accepts(&r);
     assert_int_equal(t.replicas, 3);
     assert_int_equal(t.priority, -7);
@@ -107,6 +107,8 @@ static void a_window_that_is_none_is_refused(void **state)
     struct job_request r = fine(DIALECT_OPENAI);
     (void)state;
     r.completion_window = "0h";
+    refuses(&r, FIELD_COMPLETION_WINDOW);
+    r.completion_window = " 24h";
     refuses(&r, FIELD_COMPLETION_WINDOW);
 }
 

@@ -373,6 +373,33 @@ static void writes_numbers_as_json_c_does(void **state)
     }
 }
 
+/* The same value in other words is the same text; another value is not. */
+static void sorted_is_one_spelling(void **state)
+{
+    static const char WANT[] = "{\"A\":null,\"a\":[{\"c\":3,\"d\":-0.5},true,\"x\"],\"b\":100}";
+    static const char *const SAME[] = {
+        "{\"b\":100,\"a\":[{\"d\":-0.5,\"c\":3},true,\"x\"],\"A\":null}",
+        "{\"A\" : null, \"b\" : 1e2, \"a\" : [ { \"c\" : 3.0, \"d\" : -5e-1 }, true, \"\\u0078\" ] }",
+    };
+    static const char *const OTHER[] = {
+        "{\"A\":null,\"a\":[true,{\"c\":3,\"d\":-0.5},\"x\"],\"b\":100}",
+        "{\"A\":null,\"a\":[{\"c\":3,\"d\":-0.5},true,\"x\"],\"b\":\"100\"}",
+        "{\"a\":[{\"c\":3,\"d\":-0.5},true,\"x\"],\"b\":100}"
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 + 3; i++) {
+        const char *text = i < 2 ? SAME[i] : OTHER[i - 2];
+        struct err e = ERR_INIT;
+        cleanup_json json_object *o = NULL;
+        cleanup_buf struct buf out = BUF_INIT(TEXT_MAX);
+        assert_int_equal(jx_parse(text, strlen(text), TEXT_MAX, &o, &e), 0);
+        cleanup_json json_object *sorted = jx_sorted(o);
+        jx_print(sorted, &out);
+        if ((strcmp(out.data, WANT) == 0) != (i < 2))
+            fail_msg("%s became %s", text, out.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +419,7 @@ int main(void)
         cmocka_unit_test(reads_whole_numbers_only),
         cmocka_unit_test(takes_no_saturated_integer),
         cmocka_unit_test(reads_members_by_type),
+        cmocka_unit_test(sorted_is_one_spelling),
         cmocka_unit_test(writes_texts_as_json_c_does),
         cmocka_unit_test(writes_numbers_as_json_c_does),
     };
