@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/intent.h"
 #include "tests/store/job_fixture.h"
 
 static const struct land_provision RUNNING = { .provider = "local",
@@ -517,81 +516,6 @@ static void a_batch_is_stopped_for_a_reason_that_is_kept(void **state)
         " expired");
 }
 
-/* A job whose batch-1 is in progress, held by B, and one that is submitting, held by A. */
-static void claim_two(
-    char first[UUID_SIZE], struct run_claims *b, char second[UUID_SIZE], struct run_claims *a)
-{
-    job_make("first", first);
-    job_bring(first, JOB_IN_PROGRESS);
-    job_claim(fx.db, PLANNER_B, 1, b);
-    claim_in(JOB_SUBMITTING, second, a);
-}
-
-static struct land batch_told(const char *batch_id)
-{
-    return (struct land){ .event = EV_BATCH_SCHEDULING,
-        .actor = "test",
-        .batch_id = batch_id,
-        .settles = 1U << INTENT_CREATE_BATCH };
-}
-
-/* Jobs contract, section 1: a job has at most one live batch, and no batch two jobs, not even one that has ended. */
-static void a_batch_of_another_job_is_not_taken(void **state)
-{
-    char first[UUID_SIZE];
-    char second[UUID_SIZE];
-    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
-    cleanup_run_claims struct run_claims of_first = RUN_CLAIMS_INIT;
-    struct err e = ERR_INIT;
-    (void)state;
-    claim_two(first, &of_first, second, &c);
-    (void)job_land(fx.db, &c.claim[0], batch_told("batch-1"), false, 2);
-    assert_int_equal(job_state_now(second), JOB_SUBMITTING);
-    fx_value("SELECT count(*) FROM intent WHERE kind = 1 AND state = 0", "1");
-    (void)job_land(fx.db, &of_first.claim[0], (struct land)LAND_INIT(EV_BATCH_COMPLETED), false, 0);
-    (void)job_land(fx.db, &c.claim[0], batch_told("batch-1"), false, 2);
-    assert_int_equal(land_batch_taken(fx.db, first, "batch-1", &e), 0);
-    assert_int_equal(land_batch_taken(fx.db, second, "batch-1", &e), 1);
-    assert_int_equal(job_land(fx.db, &c.claim[0], batch_told("batch-2"), false, 0).state,
-        JOB_SCHEDULING); /* the claim went on */
-}
-
-/* Also when nobody looked. */
-static void the_database_refuses_a_batch_of_two_jobs(void **state)
-{
-    static const struct db_stmt TAKE = { "t_take",
-        "UPDATE job_run SET batch_id = $2 WHERE job_id = $1::uuid", 2 };
-    char first[UUID_SIZE];
-    char second[UUID_SIZE];
-    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
-    cleanup_run_claims struct run_claims of_first = RUN_CLAIMS_INIT;
-    struct err e = ERR_INIT;
-    (void)state;
-    claim_two(first, &of_first, second, &c);
-    const struct db_args args = DB_ARGS(DB_TEXT(second), DB_TEXT("batch-1"));
-    fx_fails(db_exec(fx.db, &TAKE, args, NULL, &e), &e, ERR_CONFLICT, "run_batch");
-    (void)job_land(fx.db, &of_first.claim[0], (struct land)LAND_INIT(EV_BATCH_COMPLETED), false, 0);
-    fx_fails(db_exec(fx.db, &TAKE, args, NULL, &e), &e, ERR_CONFLICT, "another job");
-}
-
-/* What names another job's batch must not have that cancelled: a late answer, or a service that lists it as ours. */
-static void nobody_ends_the_batch_of_another_job(void **state)
-{
-    char first[UUID_SIZE];
-    char second[UUID_SIZE];
-    cleanup_run_claims struct run_claims c = RUN_CLAIMS_INIT;
-    cleanup_run_claims struct run_claims of_first = RUN_CLAIMS_INIT;
-    struct err e = ERR_INIT;
-    (void)state;
-    claim_two(first, &of_first, second, &c);
-    fx_sql("UPDATE job_run SET version = version + 1, batch_id = 'batch-2' WHERE state = 3");
-    (void)job_land(fx.db, &c.claim[0], batch_told("batch-1"), false, 1);
-    assert_int_equal(stray_batch_open(fx.db, second, "batch-1", &e), 1);
-    fx_value("SELECT count(*) FROM intent WHERE kind = 4", "0");
-    (void)job_land(fx.db, &c.claim[0], batch_told("batch-3"), false, 1);
-    fx_value("SELECT count(*) FROM intent WHERE kind = 4", "1");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,9 +537,6 @@ int main(void)
         FX_BOTH(nothing_is_submitted_after_a_cancel),
         FX_BOTH(a_batch_cancelled_elsewhere_is_only_watched),
         FX_BOTH(a_batch_is_stopped_for_a_reason_that_is_kept),
-        FX_BOTH(a_batch_of_another_job_is_not_taken),
-        FX_BOTH(the_database_refuses_a_batch_of_two_jobs),
-        FX_BOTH(nobody_ends_the_batch_of_another_job),
     };
     return cmocka_run_group_tests(tests, jobs_setup, fx_teardown);
 }
