@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/jobs_app.h"
 
+#include <stdlib.h>
+
+#include "base/mem.h"
 #include "store/planner_view.h"
 #include "store/pool.h"
 #include "store/provision.h"
@@ -51,12 +54,24 @@ static const struct web_route ROUTES[] = {
     { "GET", TEMPLATES "/{template}", console_get_template, READERS, READ },
     { "PUT", TEMPLATES "/{template}", console_update_template, ROLE_ADMIN, WEB_BODY_JSON },
     { "DELETE", TEMPLATES "/{template}", console_delete_template, ROLE_ADMIN, WEB_BODY_NONE },
+    { "GET", "/v1/files", file_list, READERS, WEB_BODY_NONE },
+    { "GET", "/api/v1/files", file_list, READERS, WEB_BODY_NONE },
     { "GET", "/internal/file-access", file_access, READERS, WEB_BODY_NONE },
     { "GET", "/v1/batches", openai_list_batches, READERS, READ },
     { "POST", "/v1/batches", openai_create_batch, SUBMITTERS, WEB_BODY_JSON },
     { "GET", "/v1/batches/{id}", openai_get_batch, READERS, READ },
     { "POST", "/v1/batches/{id}/cancel", openai_cancel_batch, SUBMITTERS, WEB_BODY_NONE },
 };
+
+static int start(const struct web_context *w, void **app, struct err *e)
+{
+    struct jobs_state *s = mem_calloc(1, sizeof *s);
+    (void)w;
+    (void)e;
+    atomic_init(&s->listing, 0);
+    *app = s;
+    return 0;
+}
 
 int main(int argc, char **argv)
 {
@@ -72,6 +87,8 @@ int main(int argc, char **argv)
         .n_stmts = sizeof(stmts) / sizeof(stmts[0]),
         .workers = workers,
         .socket = socket_path,
+        .start = start,
+        .stop = free,
         .fail = jobs_fail,
     };
     return web_main(&app, argc, argv);

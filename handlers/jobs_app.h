@@ -3,6 +3,8 @@
 #define WB_JOBS_APP_H
 
 /* What the handlers of the jobs program share. Jobs contract, sections 3 and 4. */
+#include <stdatomic.h>
+
 #include "base/err.h"
 #include "handlers/job_body.h"
 #include "store/job.h"
@@ -62,6 +64,14 @@ int console_get_template(struct web_req *req, struct web_reply *reply, struct er
 int console_update_template(struct web_req *req, struct web_reply *reply, struct err *e);
 int console_delete_template(struct web_req *req, struct web_reply *reply, struct err *e);
 int console_resolve_template(struct web_req *req, struct web_reply *reply, struct err *e);
+
+/* What the program's threads share. */
+struct jobs_state {
+    atomic_int listing; /* threads that wait for the batch service */
+};
+
+/* The batch service's files that the caller may see. */
+int file_list(struct web_req *req, struct web_reply *reply, struct err *e);
 
 /* Asked by the web server before it lets a caller to the batch service's files. */
 int file_access(struct web_req *req, struct web_reply *reply, struct err *e);

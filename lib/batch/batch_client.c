@@ -392,3 +392,22 @@ int batch_client_find(
         batch_fini(&s->batch[--s->n]);
     return nonsense(LIST, why, note, e);
 }
+
+int batch_client_files(struct batch_client *c, const char *query, json_object **out,
+    struct batch_note *note, struct err *e)
+{
+    cleanup_buf struct buf path = BUF_INIT(PATH_SIZE);
+    cleanup_json json_object *o = NULL;
+    buf_puts(&path, "v1/files");
+    if (!str_empty(query))
+        buf_printf(&path, "?%s", query);
+    const struct question q = { .kind = LIST, .path = path.data, .id = "", .job_id = "" };
+    if (path.overflow)
+        return err_set(e, ERR_INVALID, "the query is too long");
+    if (call(c, &q, &o, note, e) < 0)
+        return -1;
+    if (!json_object_is_type(jx_get(o, "data"), json_type_array))
+        return nonsense(LIST, "the answer is no list of files", note, e);
+    *out = STEAL(o);
+    return 0;
+}

@@ -123,6 +123,11 @@ void batch_search_fini(struct batch_search *s);
 int batch_client_find(struct batch_client *c, struct batch_search *search, struct batch_note *note,
     struct err *e) WARN_UNUSED;
 
+/* GET /v1/files: one page of the service's files. query: "" or what follows the '?', escaped. *out is the answer as it is:
+ * an object whose data is an array. The caller's. What the query is refused for is BATCH_REFUSED. */
+int batch_client_files(struct batch_client *c, const char *query, json_object **out,
+    struct batch_note *note, struct err *e) WARN_UNUSED;
+
 /* The completion window that says so many whole minutes ("90m"); minutes >= 1. */
 enum { BATCH_WINDOW_SIZE = 24 };
 void batch_window_text(int64_t minutes, char out[BATCH_WINDOW_SIZE]);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/job.h"
 
+#include <assert.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +24,7 @@ enum stmt {
     EVENTS,
     STATS,
     FILE_ACCESS,
+    FILES_SEEN,
 };
 
 /* The furthest that a position in the queue is counted. */
@@ -117,6 +120,11 @@ static const struct db_stmt STMTS[] = {
     [FILE_ACCESS] = { "job_file_access",
         "SELECT f.owner IS NOT NULL, coalesce(f.owner IN ($2, ''), false)"
         " FROM (SELECT " FILE_OWNER("$1") " AS owner) f",
+        2 },
+    [FILES_SEEN] = { "job_files_seen",
+        "SELECT coalesce(" FILE_OWNER(
+            "f.id") " IN ($2, ''), true)"
+                    " FROM json_array_elements_text($1::json) WITH ORDINALITY f (id, place) ORDER BY f.place",
         2 },
 };
 
@@ -358,5 +366,19 @@ int job_file_access(
         return err_wrap(e, "file %s", file_id);
     *named = is_named;
     *owned = is_owned;
+    return 0;
+}
+
+int job_files_seen(
+    struct db *db, const char *ids_json, const char *user, size_t n, bool *seen, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    if (db_many(db, &STMTS[FILES_SEEN], DB_ARGS(DB_TEXT(ids_json), DB_TEXT(user)), &rows, e) < 0)
+        return err_wrap(e, "files");
+    assert((size_t)db_rows_count(&rows) == n);
+    for (size_t i = 0; i < n; i++) {
+        if (db_bool(&rows, (int)i, 0, &seen[i], e) < 0)
+            return err_wrap(e, "files");
+    }
     return 0;
 }

@@ -126,4 +126,8 @@ int job_stats(struct db *db, int64_t count[JOB_STATE__COUNT], struct err *e) WAR
 int job_file_access(struct db *db, const char *file_id, const char *user, bool *named, bool *owned,
     struct err *e) WARN_UNUSED;
 
+/* By the same rule, of many: seen[i] for the ith of n ids, the text of a JSON array, whether user may read the file. */
+int job_files_seen(struct db *db, const char *ids_json, const char *user, size_t n, bool *seen,
+    struct err *e) WARN_UNUSED;
+
 #endif

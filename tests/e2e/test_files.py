@@ -17,10 +17,11 @@ TOKEN = "of-the-service"
 PREFIXES = ["/v1/files", "/api/v1/files"]
 
 
-def nginx_again(stack, **env):
+def again(stack, **env):
+    """With another batch service: both who passes files on and who lists them are told."""
     stack.environ.update(env)
-    stack.dev("stop", "nginx")
-    stack.dev("start", "nginx")
+    stack.dev("stop", "nginx", "jobs")
+    stack.dev("start", "jobs", "nginx")
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +29,11 @@ def _service(_stack):
     before = dict(_stack.environ)
     service = Double("batch_service", "--token", TOKEN)
     try:
-        nginx_again(_stack, WB_BATCH_URL=service.url, WB_BATCH_TOKEN=TOKEN)
+        again(_stack, WB_BATCH_URL=service.url, WB_BATCH_TOKEN=TOKEN)
         yield service
     finally:
         _stack.environ = before
-        nginx_again(_stack)
+        again(_stack)
         service.close()
 
 
@@ -237,3 +238,108 @@ def test_of_many_of_one_owner_who_name_a_new_file_at_once_all_are_taken(files):
     assert [a.status_code for a in answers] == [200] * 8
     (refs, first), = files.sql("SELECT count(*), count(*) FILTER (WHERE first) FROM job_file_ref WHERE file_id = %s", (file,))
     assert 8 <= refs <= 8 + again and first == 1
+
+
+# --- what is listed ---
+
+def listed(files, query="", token="viewer", prefix="/v1/files"):
+    answer = files.get(prefix + query, token=token)
+    assert answer.status_code == 200, answer.text
+    page = answer.json()
+    ids = [f["id"] for f in page["data"]]
+    assert (page["object"], page["first_id"], page["last_id"]) == ("list", *((ids[0], ids[-1]) if ids else (None, None)))
+    return ids, page["has_more"]
+
+
+@pytest.fixture
+def shelf(files):
+    """Files of an admin (a), of a submitter (s), of nobody (n), oldest first; the service has no others."""
+    for file in files.service.state()["files"]:
+        assert files.call("DELETE", f"/v1/files/{file}").status_code == 200
+
+    def fill(kinds):
+        ids = []
+        for kind in kinds:
+            ids.append(upload(files))
+            if kind != "n":
+                assert create(files, token={"a": "admin", "s": "submitter"}[kind], input_dataset=ids[-1]).status_code == 200
+        return ids
+    return fill
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_list_has_what_the_caller_may_read_and_nothing_else(files, shelf, prefix):
+    ids = shelf("asn")[::-1]
+    for token, sees in (("viewer", ids[:1]), ("submitter", ids[:2]), ("admin", ids)):
+        assert listed(files, token=token, prefix=prefix) == (sees, False)
+        readable = [i for i in ids if files.get(f"{prefix}/{i}", token=token).status_code == 200]
+        assert readable == sees
+    assert raw(files, "GET", prefix, None)[0] == 401
+    assert raw(files, "HEAD", prefix)[::2] == (200, b"")
+
+
+def test_pages_go_over_what_is_not_shown_and_none_is_empty_with_more_to_come(files, shelf):
+    ids = shelf("nsaaasanaaas")
+    mine = [i for i, kind in zip(ids, "nsaaasanaaas") if kind != "a"][::-1]
+    seen, after, more = [], "", True
+    while more:
+        page, more = listed(files, f"?limit=2{after}", token="submitter")
+        assert len(page) == 2 or not more
+        seen += page
+        after = f"&after={seen[-1]}"
+    assert seen == mine
+    assert listed(files, "?limit=100", token="submitter") == (mine, False)
+    assert listed(files, f"?after={mine[-1]}", token="submitter") == ([], False)
+    assert listed(files, "?purpose=batch&limit=1", token="submitter") == (mine[:1], True)
+    assert listed(files, "?purpose=assistants", token="submitter") == ([], False)
+
+
+def test_pages_that_are_all_of_others_are_looked_through(files, shelf):
+    shelf("a")
+    own = [upload(files) for _ in range(150)]
+    files.sql("INSERT INTO job_file_ref (file_id, job_id, role, first) SELECT f, id, 0, true FROM job, unnest(%s) f", (own,))
+    assert listed(files, "?limit=1") == ([], False)
+    assert listed(files, "?limit=1", token="admin")[0] == [own[-1]]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "10001", "x"])
+def test_a_limit_that_is_none_is_refused(files, limit):
+    for prefix in PREFIXES:
+        status, _, body = raw(files, "GET", f"{prefix}?limit={limit}")
+        assert status == 400 and shape(prefix, body).startswith("limit: "), body
+
+
+def test_what_the_service_refuses_is_400_and_a_service_that_is_wrong_503(files):
+    status, _, body = raw(files, "GET", "/v1/files?limit=101")
+    assert status == 400 and "limit" in shape("/v1/files", body)
+    for how in ({"do": "status", "status": 500}, {"do": "status", "status": 401}, {"do": "status", "status": 200, "text": "{}"}, {"do": "drop"},
+                {"do": "status", "status": 404}):
+        for prefix in PREFIXES:
+            files.service.fault("GET /v1/files", **how)
+            status, headers, body = raw(files, "GET", prefix)
+            assert status == 503 and headers["Retry-After"], body
+            assert TOKEN not in shape(prefix, body)
+
+
+@pytest.mark.touches("postgres")
+def test_without_postgres_nothing_is_listed(files, shelf):
+    shelf("n")
+    files.dev("stop", "postgres")
+    assert raw(files, "GET", "/v1/files")[0] == 503
+
+
+def test_a_slow_service_leaves_threads_for_jobs(files, shelf):
+    """Half of the threads wait for it at most; further lists are refused at once, and jobs are answered meanwhile."""
+    shelf("n")
+    files.service.fault("GET /v1/files", "hold", name="slow", times=-1)
+    bodies = []
+    lists = [threading.Thread(target=lambda: bodies.append(raw(files, "GET", "/v1/files"))) for _ in range(40)]
+    for t in lists:
+        t.start()
+    wait_until(lambda: any(status == 503 and b"too many" in body for status, _, body in list(bodies)), "a refusal")
+    assert files.get("/api/v1/jobs").status_code == 200
+    files.service.order(clear=True)
+    for t in lists:
+        t.join()
+    assert {status for status, _, _ in bodies} <= {200, 503}
+    assert listed(files)[1] is False  # and all of them are free again

@@ -173,14 +173,17 @@ class Batches(Double):
         return Answer(200, self.show(batch))
 
     def list(self, query):
+        return self.page(query, [self.show(b) for b in reversed(self.batches.values())])
+
+    @staticmethod
+    def page(query, newest):
         limit = query.get("limit", "20")
         if not re.fullmatch(r"[0-9]+", limit) or not 1 <= int(limit) <= 100:
             return schema(["limit"], "must be from 1 to 100")
-        newest = list(reversed(self.batches.values()))
         if query.get("after"):
             places = [i for i, b in enumerate(newest) if b["id"] == query["after"]]
             newest = newest[places[0] + 1:] if places else []
-        page = [self.show(b) for b in newest[:int(limit)]]
+        page = newest[:int(limit)]
         return Answer(200, {"object": "list", "data": page, "has_more": len(newest) > len(page),
                             "first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None})
 
@@ -192,8 +195,8 @@ class Batches(Double):
 
     def file_call(self, call, rest):
         if not rest:
-            return self.upload(call) if call.method == "POST" else Answer(
-                200, {"object": "list", "data": [f for f, _ in self.files.values()], "has_more": False})
+            return self.upload(call) if call.method == "POST" else self.page(
+                call.query, [f for f, _ in reversed(self.files.values()) if call.query.get("purpose", "batch") == f["purpose"]])
         if rest[0] not in self.files:
             return error(404, f"No file with id {rest[0]}.")
         entry, data = self.files[rest[0]]
