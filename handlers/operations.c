@@ -11,12 +11,13 @@
 #include "base/str.h"
 #include "model/key.h"
 #include "store/gallery.h"
+#include "store/gallery_keep.h"
 #include "store/load_job.h"
 #include "store/ready.h"
 #include "store/staging.h"
 #include "web/web_main.h"
 
-enum { POLL_MAX_AGE_MS = 400, POLL_WAIT_MS = 300, ANSWER_MAX = 128 << 20 };
+enum { POLL_MAX_AGE_MS = 400, POLL_WAIT_MS = 300 };
 
 /* Other machines refresh within a period anyway if this does not reach them. Without the mapping (a CGI of another
  * user) no machine is named: all take it for another's, this one too. */
@@ -73,8 +74,21 @@ static void release_snapshot(void *snap)
 static void release_answer(void *answer)
 {
     struct poll_answer *a = answer;
-    buf_free(&a->body);
+    poll_answer_free(a);
     free(a);
+}
+
+/* Of those whom no refresher serves. A CGI has nobody else to do it. */
+static void keep_last_reports(struct web_req *req, const struct buf *behind)
+{
+    const struct operations_app *app = req->app;
+    struct err ignored = ERR_INIT;
+    if (behind->len == 0 || req->conf->operations_read_only)
+        return;
+    if (app->keeper != NULL)
+        keeper_give(app->keeper, behind);
+    else
+        (void)!gallery_keep(req->db, behind->data, NULL, &ignored);
 }
 
 /* Without shared memory (CGI), or when no snapshot can be written, a poll asks the stores itself. */
@@ -83,11 +97,12 @@ static int ask_for_operations(struct web_req *req, struct web_reply *reply, stru
     struct operations_app *app = req->app;
     const uint64_t rows_changed = req->shared == NULL ? 0 : atomic_load(&req->shared->rows_changed);
     struct poll_answer *a = mem_calloc(1, sizeof(*a));
-    a->body = (struct buf)BUF_INIT(ANSWER_MAX);
+    poll_answer_init(a);
     fcgi_may_wait(req->fcgi);
     pthread_mutex_lock(&app->ask_lock);
     poll_ask(app->source, rows_changed, a);
     pthread_mutex_unlock(&app->ask_lock);
+    keep_last_reports(req, &a->behind);
     reply_degraded(reply, a->head.degraded);
     if (a->head.unavailable) {
         release_answer(a);
@@ -135,35 +150,41 @@ static int64_t poll_timeout_ms(const struct web_context *w)
     return w->cgi ? w->conf->db_timeout_ms : w->conf->operations_store_timeout_ms;
 }
 
+static void app_free(struct operations_app *app)
+{
+    refresher_stop(app->refresher);
+    keeper_stop(app->keeper);
+    snapshots_close(app->snapshots);
+    poll_source_free(app->source);
+    pthread_mutex_destroy(&app->ask_lock);
+    free(app);
+}
+
+static int start_refresher(const struct web_context *w, struct operations_app *app, struct err *e)
+{
+    if (snapshots_open(w->shared, w->conf->runtime_dir, "operations", &app->snapshots, e) < 0)
+        return -1;
+    return refresher_start(w->conf, app->snapshots, app->keeper, &app->refresher, e);
+}
+
 static int start(const struct web_context *w, void **out, struct err *e)
 {
     struct operations_app *app = mem_calloc(1, sizeof(*app));
     metrics_show(METRICS_OF_OPERATIONS);
     pthread_mutex_init(&app->ask_lock, NULL);
     app->source = poll_source_new(w->conf, "weighbridge-operations/poll", poll_timeout_ms(w));
-    if (w->shared == NULL || w->cgi) {
+    if ((w->cgi || w->conf->operations_read_only || keeper_start(w->conf, &app->keeper, e) == 0) &&
+        (w->shared == NULL || w->cgi || start_refresher(w, app, e) == 0)) {
         *out = app;
         return 0;
     }
-    if (snapshots_open(w->shared, w->conf->runtime_dir, "operations", &app->snapshots, e) < 0 ||
-        refresher_start(w->conf, app->snapshots, &app->refresher, e) < 0) {
-        snapshots_close(app->snapshots);
-        poll_source_free(app->source);
-        free(app);
-        return -1;
-    }
-    *out = app;
-    return 0;
+    app_free(app);
+    return -1;
 }
 
 static void stop(void *ctx)
 {
-    struct operations_app *app = ctx;
-    refresher_stop(app->refresher);
-    snapshots_close(app->snapshots);
-    poll_source_free(app->source);
-    pthread_mutex_destroy(&app->ask_lock);
-    free(app);
+    app_free(ctx);
 }
 
 static int64_t workers(const struct conf *c)
@@ -210,7 +231,7 @@ static const struct web_route ROUTES[] = {
 int main(int argc, char **argv)
 {
     const struct db_stmts stmts[] = { LOAD_JOB_STMTS, GALLERY_STMTS, GALLERY_ACT_STMTS,
-        READY_STMTS };
+        GALLERY_KEEP_STMTS, READY_STMTS };
     const struct web_app app = {
         .name = "operations",
         .summary = "serves the operations poll, gallery operations, staging reports and load jobs",

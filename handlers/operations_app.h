@@ -18,6 +18,7 @@
 struct operations_app {
     struct snapshots *snapshots; /* NULL: no shared memory, each request asks the stores itself */
     struct refresher *refresher;
+    struct keeper *keeper;    /* NULL: [operations] read_only, or a CGI */
     pthread_mutex_t ask_lock; /* of source */
     struct poll_source *source;
 };

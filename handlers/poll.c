@@ -20,7 +20,13 @@
 #include "store/live.h"
 #include "store/load_job.h"
 
-enum { DRAIN_MS = 25, IDS_MAX = 32 << 20 };
+enum {
+    DRAIN_MS = 25,
+    IDS_MAX = 32 << 20,
+    BODY_MAX = 128 << 20,
+    BEHIND_ENOUGH = 1 << 20,
+    BEHIND_MAX = BEHIND_ENOUGH + OP_VALUE_MAX + 16
+};
 
 /* What is remembered besides rows and overlays. */
 struct past {
@@ -334,6 +340,28 @@ static bool is_known(const struct poll_source *p, int64_t now_ns, bool rows_know
     return rows_known || entries > 0;
 }
 
+void poll_answer_init(struct poll_answer *a)
+{
+    *a = (struct poll_answer){ .body = BUF_INIT(BODY_MAX), .behind = BUF_INIT(BEHIND_MAX) };
+}
+
+void poll_answer_free(struct poll_answer *a)
+{
+    buf_free(&a->body);
+    buf_free(&a->behind);
+}
+
+/* What does not fit is still behind next time. */
+static void print_behind(const struct ops_list *list, struct buf *out)
+{
+    for (size_t i = 0; i < list->n_behind && out->len < BEHIND_ENOUGH; i++) {
+        buf_putc(out, i == 0 ? '[' : ',');
+        op_overlay_print(list->behind[i], out);
+    }
+    if (out->len > 0)
+        buf_putc(out, ']');
+}
+
 void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *out)
 {
     cleanup_ops_list struct ops_list list = OPS_LIST_INIT;
@@ -342,6 +370,7 @@ void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *
     struct ops_input in = { .postgres_up = false };
 
     buf_clear(&out->body);
+    buf_clear(&out->behind);
     memset(&out->head, 0, sizeof(out->head));
     ask_stores(p, rows_changed);
     note_health(p);
@@ -364,6 +393,7 @@ void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *
     if (list.fenced > 0)
         metric_add(METRIC_OVERLAY_FENCED, (int64_t)list.fenced);
 
+    print_behind(&list, &out->behind);
     str_copy(out->head.degraded, sizeof(out->head.degraded), degraded_text(p));
     out->entries = list.n;
     if (!is_known(p, now_ns, rows_known, list.n)) {

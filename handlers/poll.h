@@ -43,9 +43,14 @@ struct poll_answer {
     struct snapshot_head head;
     struct buf body;
     size_t entries;
+    struct buf behind; /* for gallery_keep(); empty when no row is behind its overlay */
 };
 
-/* Asks the stores and fills *out (whose body is cleared first). Takes at most twice [operations]
+/* Its buffers, of the sizes that an answer may need. */
+void poll_answer_init(struct poll_answer *a);
+void poll_answer_free(struct poll_answer *a);
+
+/* Asks the stores and fills *out (whose buffers are cleared first). Takes at most twice [operations]
  * store_timeout_ms plus the time to build. rows_changed: shared->rows_changed, read before the call (0
  * where there is none): rows that were read before it moved are not the last good ones. Never fails:
  * what is not known makes head.unavailable. */

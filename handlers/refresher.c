@@ -31,12 +31,12 @@ enum {
     LISTEN_RETRY_MS = 1000,
     LISTEN_MS = 60000,
     STATE_MAX = 256 << 20,
-    BODY_MAX = 128 << 20,
 };
 
 struct refresher {
     const struct conf *conf;
     struct snapshots *snapshots;
+    struct keeper *keeper; /* NULL: nothing is written */
     struct poll_source *source;
     struct poll_answer answer;
     struct buf state;
@@ -97,6 +97,8 @@ static int refresh(struct refresher *r, struct snapshot_base *base)
     *base = snapshot_begin(r->snapshots);
     const uint64_t rows_changed = atomic_load(&snapshots_shared(r->snapshots)->rows_changed);
     poll_ask(r->source, rows_changed, &r->answer);
+    if (r->keeper != NULL && r->answer.behind.len > 0)
+        keeper_give(r->keeper, &r->answer.behind);
     poll_save(r->source, &r->state);
     if (r->answer.body.overflow || r->state.overflow) {
         log_error(LOG_MSG("too many operations for one snapshot"));
@@ -229,7 +231,7 @@ static void refresher_free(struct refresher *r)
     if (r->stop_fd >= 0)
         close(r->stop_fd);
     poll_source_free(r->source);
-    buf_free(&r->answer.body);
+    poll_answer_free(&r->answer);
     buf_free(&r->state);
     free(r);
 }
@@ -244,13 +246,14 @@ static void ask_to_stop(struct refresher *r)
     stop_raise(r->stop_fd);
 }
 
-int refresher_start(
-    const struct conf *conf, struct snapshots *s, struct refresher **out, struct err *e)
+int refresher_start(const struct conf *conf, struct snapshots *s, struct keeper *keeper,
+    struct refresher **out, struct err *e)
 {
     struct refresher *r = mem_calloc(1, sizeof(*r));
     r->conf = conf;
     r->snapshots = s;
-    r->answer.body = (struct buf)BUF_INIT(BODY_MAX);
+    r->keeper = keeper;
+    poll_answer_init(&r->answer);
     r->state = (struct buf)BUF_INIT(STATE_MAX);
     r->source = poll_source_new(
         conf, "weighbridge-operations/refresher", conf->operations_store_timeout_ms);

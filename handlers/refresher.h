@@ -10,12 +10,13 @@
 #include "base/conf.h"
 #include "base/err.h"
 #include "fcgi/snapshot.h"
+#include "handlers/keeper.h"
 
 struct refresher;
 
-/* Starts both threads. conf and snapshots are borrowed until refresher_stop(). */
-int refresher_start(const struct conf *conf, struct snapshots *s, struct refresher **out,
-    struct err *e) WARN_UNUSED;
+/* Starts both threads. conf, snapshots and keeper (NULL: none) are borrowed until refresher_stop(). */
+int refresher_start(const struct conf *conf, struct snapshots *s, struct keeper *keeper,
+    struct refresher **out, struct err *e) WARN_UNUSED;
 /* True while this process cannot write snapshots (its runtime folder is full, say). Any thread. */
 bool refresher_is_blocked(struct refresher *r);
 

@@ -67,6 +67,42 @@ enum gallery_class gallery_classify(const struct gallery_row *r, int64_t now_us)
     return gallery_is_settled(r->op.status) ? GALLERY_CLASS_OVER : GALLERY_CLASS_UNKNOWN;
 }
 
+static bool nodes_differ(const struct gallery_op *a, const struct gallery_op *b)
+{
+    if (a->nodes != b->nodes)
+        return true;
+    for (size_t i = 0; i < a->nodes; i++) {
+        const struct gallery_node *x = &a->node[i];
+        const struct gallery_node *y = &b->node[i];
+        const char *const texts[][2] = { { x->node_id, y->node_id }, { x->node_name, y->node_name },
+            { x->status, y->status }, { x->file_name, y->file_name }, { x->current, y->current },
+            { x->total, y->total }, { x->phase, y->phase }, { x->error, y->error } };
+        if (x->percentage < y->percentage || x->percentage > y->percentage)
+            return true;
+        for (size_t t = 0; t < sizeof(texts) / sizeof(texts[0]); t++)
+            if (strcmp(texts[t][0], texts[t][1]) != 0)
+                return true;
+    }
+    return false;
+}
+
+/* In anything that an overlay supplies. */
+static bool shows_another(const struct gallery_op *a, const struct gallery_op *b)
+{
+    if (a->progress < b->progress || a->progress > b->progress)
+        return true;
+    if (a->current_bytes != b->current_bytes || a->total_bytes != b->total_bytes)
+        return true;
+    return strcmp(a->phase, b->phase) != 0 || strcmp(a->message, b->message) != 0 ||
+           strcmp(a->file_name, b->file_name) != 0 || nodes_differ(a, b);
+}
+
+bool gallery_is_behind(const struct gallery_row *r, const struct gallery_overlay *o, int64_t now_us)
+{
+    return o->of_row && gallery_is_active(r->op.status) && o->stamp_us > r->updated_us &&
+           now_us - o->stamp_us > GALLERY_SILENT_US && shows_another(&r->op, &o->op);
+}
+
 int64_t gallery_started_us(const struct gallery_row *r)
 {
     return r->created_us > 0 ? r->created_us : r->updated_us;

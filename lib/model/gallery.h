@@ -35,7 +35,8 @@ enum {
     GALLERY_NODE_ERROR_MAX = 4000
 };
 
-#define GALLERY_ACTIVE_US      INT64_C(1800000000)  /* without an update: no longer active */
+#define GALLERY_ACTIVE_US      INT64_C(1800000000) /* without an update: no longer active */
+#define GALLERY_SILENT_US      INT64_C(1500000) /* over the second for which a report may be held back */
 #define GALLERY_FAILED_SHOW_US INT64_C(86400000000) /* how long a failure is shown */
 
 /* What one node of a fanned-out installation does. Text is borrowed, never NULL. current and total are
@@ -143,6 +144,11 @@ enum gallery_class gallery_classify(const struct gallery_row *r, int64_t now_us)
 /* When the row last changed: the later set one of updated_at and created_at; a stamp in the future
  * counts as now; 0 when none is set. */
 int64_t gallery_changed_us(const struct gallery_row *r, int64_t now_us);
+
+/* True when the row lacks something of what an overlay shows that was made beside it, and nobody has reported for
+ * GALLERY_SILENT_US: no report will bring it any more, and it would be lost with the overlay. */
+bool gallery_is_behind(
+    const struct gallery_row *r, const struct gallery_overlay *o, int64_t now_us);
 
 /* For the history: each of created_at and updated_at stands in where the other is unset. 0: neither. */
 int64_t gallery_started_us(const struct gallery_row *r);

@@ -12,6 +12,7 @@ void ops_list_free(struct ops_list *l)
     for (size_t i = 0; i < l->n; i++)
         free(l->entry[i].id);
     free(l->entry);
+    free(l->behind);
     *l = (struct ops_list)OPS_LIST_INIT;
 }
 
@@ -155,6 +156,17 @@ static void lay_op_overlay(const struct gallery_row *row, const struct gallery_o
     }
 }
 
+static void note_behind(const struct gallery_row *row, const struct gallery_overlay *o,
+    const struct ops_input *in, struct ops_list *out)
+{
+    if (!in->postgres_up || out->n_behind == OPS_BEHIND_MAX ||
+        !gallery_is_behind(row, o, in->rows_now_us))
+        return;
+    if (out->behind == NULL)
+        out->behind = mem_calloc(OPS_BEHIND_MAX, sizeof(const struct gallery_overlay *));
+    out->behind[out->n_behind++] = o;
+}
+
 /* The id, and after its NUL the node's id. */
 static char *make_ids(const struct gallery_names *n, const char **node_id)
 {
@@ -208,6 +220,8 @@ static void merge_gallery(
             add_gallery(&o->op, out);
         return;
     }
+    if (o)
+        note_behind(row, o, in, out);
     struct gallery_op shown = row->op;
     switch (gallery_classify(row, in->rows_now_us)) {
     case GALLERY_CLASS_OVER:

@@ -38,15 +38,21 @@ struct op_entry {
     size_t nodes;
 };
 
+enum { OPS_BEHIND_MAX = 256 };
+
 struct ops_list {
     struct op_entry *entry;
     size_t n;
     size_t fenced; /* overlays that did not count because of their claim */
+    /* Those that are ahead of rows that were just read, and nobody reports any more: gallery_is_behind(). The first
+     * OPS_BEHIND_MAX; borrowed from the input. */
+    const struct gallery_overlay **behind;
+    size_t n_behind;
 };
 
 #define OPS_LIST_INIT \
     { \
-        .entry = NULL, .n = 0, .fenced = 0 \
+        .entry = NULL, .n = 0, .fenced = 0, .behind = NULL, .n_behind = 0 \
     }
 void ops_list_free(struct ops_list *l);
 #define cleanup_ops_list __attribute__((cleanup(ops_list_free)))

@@ -2,7 +2,10 @@
 """Admitting and reporting gallery operations through the whole stack, who may, and what bad input gets. Operations
 contract, sections 5 and 7."""
 import json
+import os
 import re
+import signal
+from contextlib import closing
 
 import pytest
 
@@ -175,6 +178,59 @@ def test_what_was_held_back_goes_along_with_what_is_written(stack, last):
         stack.report("j", phase="downloading", progress=progress, current_bytes=progress)
     assert stack.report("j", **last).json()["durable"] is True
     assert row(stack, "j", "progress, current_bytes") == (90, 90)
+
+
+def held_back(stack, job="j"):
+    """A last report that came too soon after the one before to be written; the stamp of its overlay."""
+    stack.admit(job)
+    stack.report(job, phase="downloading", progress=10, message="first", nodes=[{"node_id": "n", "status": "queued"}])
+    # Whatever the machine does meanwhile, the row was written just now.
+    stack.sql("UPDATE gallery_operations SET updated_at = now() + interval '900 ms' WHERE id = %s", [job])
+    stack.report(job, progress=80, current_bytes=8, total_bytes=10, message="last", nodes=[{"node_id": "n", "status": "success"}])
+    stack.sql("UPDATE gallery_operations SET updated_at = now() - interval '1 s' WHERE id = %s", [job])
+    assert row(stack, job, "progress, message") == (10, "first")
+    return json.loads(stack.kv().get("wb:1:op:" + job))["stamp"]
+
+
+def is_kept(stack, job="j"):
+    stack.operations()  # it is while somebody polls that what was shown must stay
+    return row(stack, job, "progress, message, current_bytes, total_bytes") == (80, "last", 8, 10)
+
+
+def test_the_last_report_stays_when_its_overlay_has_expired(stack):
+    """Also where it came within a second of the one before and nothing came after it: progress never runs back."""
+    stamp = held_back(stack)
+    before = stack.metric("weighbridge_operations_kept_total")
+    shown = wait_until(lambda: (e := stack.job("j"))["progress"] == 80 and e, "the overlay")
+    wait_until(lambda: is_kept(stack), "the row has it")
+    assert stack.sql("SELECT round(extract(epoch FROM updated_at) * 1000000) FROM gallery_operations") == [(stamp,)], "as old as it is"
+    assert wait_until(lambda: stack.metric("weighbridge_operations_kept_total"), "counted") == before + 1
+    stack.kv().flushdb()
+    two_more_snapshots(stack)
+    assert stack.job("j") == shown
+
+
+@pytest.mark.touches("operations")
+def test_the_last_report_is_kept_when_the_process_that_took_it_is_killed(stack):
+    held_back(stack)
+    for pid in stack.processes()[1]:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: len(stack.processes()[1]) == 2, "successors")
+    wait_until(lambda: stack.get("/api/operations").status_code == 200, "an answer")
+    wait_until(lambda: is_kept(stack), "the row has it")
+
+
+def test_a_row_that_is_held_is_brought_up_when_it_is_let_go(stack):
+    held_back(stack, "held")
+    with closing(stack.pg()) as holder, holder.cursor() as cursor:
+        holder.autocommit = False
+        cursor.execute("SELECT FROM gallery_operations WHERE id = 'held' FOR UPDATE")
+        held_back(stack, "free")
+        wait_until(lambda: is_kept(stack, "free"), "the other row")
+        assert not is_kept(stack, "held")
+        assert stack.get("/api/operations").headers.get("X-Degraded") is None
+        holder.rollback()
+    wait_until(lambda: is_kept(stack, "held"), "this one too")
 
 
 @pytest.mark.touches("redis")

@@ -8,14 +8,17 @@
 
 #include "tests/store/load_fixture.h"
 
+#include "store/gallery_keep.h"
+
 int fx_setup(void **state)
 {
-    static struct db_stmts stmts[3];
+    static struct db_stmts stmts[4];
     (void)state;
     stmts[0] = LOAD_JOB_STMTS;
     stmts[1] = GALLERY_STMTS;
     stmts[2] = GALLERY_ACT_STMTS;
-    return fx_begin(stmts, 3,
+    stmts[3] = GALLERY_KEEP_STMTS;
+    return fx_begin(stmts, 4,
         "TRUNCATE model_load_jobs, load_job_claims, gallery_operations, operation_control");
 }
 

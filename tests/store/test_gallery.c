@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "store/gallery_keep.h"
 #include "tests/store/gallery_fixture.h"
 
 static void a_row_of_localai_reads_whole(void **state)
@@ -507,6 +508,7 @@ static void every_statement_can_be_prepared(void **state)
     (void)state;
     fx_prepares(&GALLERY_STMTS);
     fx_prepares(&GALLERY_ACT_STMTS);
+    fx_prepares(&GALLERY_KEEP_STMTS);
 }
 
 int main(void)

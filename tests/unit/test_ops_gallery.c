@@ -276,6 +276,97 @@ static void an_overlay_whose_row_is_gone_is_not_shown(void **state)
     assert_int_equal(merge_one(s)->progress, 40);
 }
 
+/* A row that lags behind an overlay: by 2 s, and 3 s after the row was written. */
+static struct gallery_overlay *add_behind(struct scene *s, const char *id)
+{
+    add_op(s, id);
+    struct gallery_overlay *o = add_op_overlay(s, id);
+    o->of_row = true;
+    o->stamp_us = AGO(2);
+    return o;
+}
+
+static void assert_behind(struct scene *s, size_t n)
+{
+    merge(s);
+    assert_int_equal(s->out.n_behind, n);
+}
+
+/* The row must have it before the overlay expires: else progress would go back then. */
+static void what_only_a_silent_overlay_has_is_still_to_be_kept(void **state)
+{
+    struct scene *s = scene(state);
+    struct gallery_overlay *o = add_behind(s, "job");
+    assert_behind(s, 1);
+    assert_ptr_equal(s->out.behind[0], o);
+    o->stamp_us = NOW - GALLERY_SILENT_US; /* the next report may bring it */
+    assert_behind(s, 0);
+    o->stamp_us--;
+    assert_behind(s, 1);
+    o->stamp_us = s->op_row[0].updated_us; /* the row is as new */
+    assert_behind(s, 0);
+    o->stamp_us = AGO(2);
+    o->of_row = false; /* whoever made it, it was not reported here */
+    assert_behind(s, 0);
+    o->of_row = true;
+    s->in.postgres_up = false; /* who knows what the row is by now */
+    assert_behind(s, 0);
+    s->in.postgres_up = true;
+    s->op_row[0].op.status = GALLERY_FAILED;
+    assert_behind(s, 0);
+    s->op_row[0].op.status = GALLERY_PENDING;
+    s->op_row[0].created_us = s->op_row[0].updated_us =
+        AGO(4000); /* no longer active but for the overlay */
+    assert_behind(s, 1);
+}
+
+/* Each report is a little later than what it wrote, but then there is nothing to keep. */
+static void a_row_that_shows_the_same_is_not_behind(void **state)
+{
+    struct scene *s = scene(state);
+    struct gallery_overlay *o = add_behind(s, "job");
+    struct gallery_op *op = &o->op;
+    struct gallery_node node[2] = { NODES[0], NODES[1] };
+    for (size_t i = 0; i < 2; i++) {
+        node[i].file_name = node[i].current = node[i].total = node[i].phase = node[i].error = "";
+    }
+    struct gallery_node other[2] = { node[0], node[1] };
+    s->op_row[0].op.node = node;
+    s->op_row[0].op.nodes = 2;
+    *op = s->op_row[0].op;
+    op->node = other;
+    assert_behind(s, 0);
+    op->error = "no matter"; /* the row's word counts */
+    op->cancellable = !op->cancellable;
+    assert_behind(s, 0);
+#define DIFFERS(member, value) \
+    do { \
+        const typeof(member) was = member; \
+        (member) = (value); \
+        assert_behind(s, 1); \
+        (member) = was; \
+        assert_behind(s, 0); \
+    } while (0)
+    DIFFERS(op->progress, 25.8);
+    DIFFERS(op->progress, 26);
+    DIFFERS(op->current_bytes, 26);
+    DIFFERS(op->total_bytes, 99);
+    DIFFERS(op->phase, "x");
+    DIFFERS(op->message, "x");
+    DIFFERS(op->file_name, "x");
+    DIFFERS(op->nodes, 1);
+    DIFFERS(other[1].percentage, 1);
+    DIFFERS(other[1].status, "error");
+    DIFFERS(other[1].node_id, "x");
+    DIFFERS(other[1].node_name, "x");
+    DIFFERS(other[1].file_name, "x");
+    DIFFERS(other[1].current, "x");
+    DIFFERS(other[1].total, "x");
+    DIFFERS(other[1].phase, "x");
+    DIFFERS(other[1].error, "x");
+#undef DIFFERS
+}
+
 /* Nobody wrote the row for 30 minutes, but somebody reports: it is at work. */
 static void a_live_overlay_keeps_a_stale_row_in_view(void **state)
 {
@@ -350,6 +441,8 @@ int main(void)
         SCENE(a_row_from_the_future_is_as_old_as_its_reading),
         SCENE(an_overlay_alone_is_shown_whole),
         SCENE(an_overlay_whose_row_is_gone_is_not_shown),
+        SCENE(what_only_a_silent_overlay_has_is_still_to_be_kept),
+        SCENE(a_row_that_shows_the_same_is_not_behind),
         SCENE(a_live_overlay_keeps_a_stale_row_in_view),
         SCENE(of_two_overlays_of_one_job_the_first_counts),
         SCENE(all_kinds_are_in_one_order),
