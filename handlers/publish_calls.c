@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/artifacts_app.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/fault.h"
 #include "base/file.h"
@@ -14,27 +12,9 @@
 #include "store/artifact_disk.h"
 #include "store/artifact_shard.h"
 #include "store/manifest_json.h"
+#include "web/web_body.h"
 
 enum { REASON_MAX = 500 };
-
-/* The body as the web server spooled it: an ordinary file, open for reading. */
-static int open_spool(const struct web_req *req, int *out, int64_t *size, struct err *e)
-{
-    const char *path = fcgi_env(req->fcgi, "WB_BODY_FILE");
-    cleanup_fd int fd = -1;
-    struct stat st;
-
-    if (str_empty(path))
-        return err_set(e, ERR_INVALID, "there is no body");
-    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return err_errno(e, ERR_UNAVAILABLE, "the body that the web server took cannot be read");
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, ERR_INTERNAL, "the body is no file");
-    *size = st.st_size;
-    *out = STEAL_FD(fd);
-    return 0;
-}
 
 /* --- manifest --- */
 
@@ -43,7 +23,7 @@ static int read_text(const struct web_req *req, char **text, size_t *size, struc
     cleanup_fd int fd = -1;
     int64_t bytes = 0;
 
-    if (open_spool(req, &fd, &bytes, e) < 0)
+    if (web_body_spooled(req->fcgi, &fd, &bytes, e) < 0)
         return -1;
     if (bytes > MANIFEST_BYTES_MAX)
         return err_set(e, ERR_TOO_LARGE, "a manifest has at most %d bytes", MANIFEST_BYTES_MAX);
@@ -258,7 +238,7 @@ int put_shard(struct web_req *req, struct web_reply *reply, struct err *e)
         return -1;
     int there = look(req, &u, e);
     if (there == 0) {
-        if (open_spool(req, &body, &size, e) < 0 || check_body(&u, body, size, e) < 0)
+        if (web_body_spooled(req->fcgi, &body, &size, e) < 0 || check_body(&u, body, size, e) < 0)
             return -1;
         there = take_shard(req, &u, body, e);
     }

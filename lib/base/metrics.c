@@ -24,6 +24,8 @@ enum own_gauge {
     OWN_CREW_RUNNING,
     OWN_CREW_WAITING,
     OWN_LEASES_HELD,
+    OWN_BATCHES_HELD,
+    OWN_BATCH_LINES_FLYING,
     OWN__COUNT
 };
 
@@ -34,6 +36,8 @@ static const unsigned char OWN[METRIC__COUNT] = {
     [METRIC_CREW_RUNNING] = OWN_CREW_RUNNING,
     [METRIC_CREW_WAITING] = OWN_CREW_WAITING,
     [METRIC_LEASES_HELD] = OWN_LEASES_HELD,
+    [METRIC_BATCHES_HELD] = OWN_BATCHES_HELD,
+    [METRIC_BATCH_LINES_FLYING] = OWN_BATCH_LINES_FLYING,
 };
 
 /* What is a process' own. The process holds the mutex as long as it lives: it is a robust one, so the
@@ -75,6 +79,10 @@ static const struct metric_info INFO[METRIC__COUNT] = {
 #define METRIC(id, type, name, labels, help) \
     [METRIC_##id] = ROW(METRICS_OF_PLANNER, type, name, labels, help),
 #include "base/planner_metrics.def"
+#undef METRIC
+#define METRIC(id, type, name, labels, help) \
+    [METRIC_##id] = ROW(METRICS_OF_BATCH, type, name, labels, help),
+#include "base/batch_metrics.def"
 #undef METRIC
 };
 

@@ -17,6 +17,7 @@ enum metric {
 #include "base/metrics.def"
 #include "base/operations_metrics.def"
 #include "base/planner_metrics.def"
+#include "base/batch_metrics.def"
 #undef METRIC
     METRIC__COUNT
 };
@@ -47,7 +48,7 @@ void metric_set(enum metric m, int64_t value);
 int64_t metric_get(enum metric m); /* of the whole service */
 
 /* Which metrics metrics_print() tells of beside those of every program: bits. Before threads start. */
-enum { METRICS_OF_OPERATIONS = 1 << 1, METRICS_OF_PLANNER = 1 << 2 };
+enum { METRICS_OF_OPERATIONS = 1 << 1, METRICS_OF_PLANNER = 1 << 2, METRICS_OF_BATCH = 1 << 3 };
 void metrics_show(unsigned groups);
 
 /* Prometheus text exposition format 0.0.4: HELP and TYPE once per name, then the values. */

@@ -33,14 +33,11 @@ static int value_name(const char *id, char out[NAME_SIZE], struct err *e)
     return str_format(out, NAME_SIZE, "%s%s", VALUE_PREFIX, id);
 }
 
-int job_progress_put(struct kv *kv, const char *id, const struct job_progress *p, struct err *e)
+int progress_put(struct kv *kv, const char *name, const struct job_progress *p, struct err *e)
 {
-    char name[NAME_SIZE];
     cleanup_reply redisReply *reply = NULL;
     cleanup_buf struct buf text = BUF_INIT(VALUE_MAX);
     cleanup_json json_object *o = jx_object();
-    if (value_name(id, name, e) < 0)
-        return -1;
     jx_set_int(o, "total", p->total);
     jx_set_int(o, "completed", p->completed);
     jx_set_int(o, "failed", p->failed);
@@ -56,6 +53,12 @@ int job_progress_put(struct kv *kv, const char *id, const struct job_progress *p
 static bool read_count(json_object *o, const char *key, int64_t *out)
 {
     return jx_get_int(o, key, out) && *out >= 0;
+}
+
+int job_progress_put(struct kv *kv, const char *id, const struct job_progress *p, struct err *e)
+{
+    char name[NAME_SIZE];
+    return value_name(id, name, e) < 0 ? -1 : progress_put(kv, name, p, e);
 }
 
 /* What makes no sense is absent, and counted. */
@@ -75,19 +78,16 @@ static void read_value(const redisReply *r, struct job_progress *out)
         metric_add(METRIC_OVERLAY_MALFORMED, 1);
 }
 
-int job_progress_get(
-    struct kv *kv, const char *const *ids, size_t n, struct job_progress *out, struct err *e)
+int progress_get(
+    struct kv *kv, const char *const *names, size_t n, struct job_progress *out, struct err *e)
 {
-    char name[JOB_PROGRESS_BATCH][NAME_SIZE];
     struct kv_arg arg[JOB_PROGRESS_BATCH + 1];
     cleanup_reply redisReply *reply = NULL;
     if (n > JOB_PROGRESS_BATCH)
-        return err_set(e, ERR_INTERNAL, "%zu jobs are asked for at once", n);
+        return err_set(e, ERR_INTERNAL, "%zu values are asked for at once", n);
     for (size_t i = 0; i < n; i++) {
         out[i] = (struct job_progress){ .known = false };
-        if (value_name(ids[i], name[i], e) < 0)
-            return -1;
-        arg[i + 1] = kv_text(name[i]);
+        arg[i + 1] = kv_text(names[i]);
     }
     if (n == 0)
         return 0;
@@ -99,6 +99,19 @@ int job_progress_get(
     for (size_t i = 0; i < n; i++)
         read_value(reply->element[i], &out[i]);
     return 0;
+}
+
+int job_progress_get(
+    struct kv *kv, const char *const *ids, size_t n, struct job_progress *out, struct err *e)
+{
+    char name[JOB_PROGRESS_BATCH][NAME_SIZE];
+    const char *names[JOB_PROGRESS_BATCH];
+    for (size_t i = 0; i < n && i < JOB_PROGRESS_BATCH; i++) {
+        if (value_name(ids[i], name[i], e) < 0)
+            return -1;
+        names[i] = name[i];
+    }
+    return progress_get(kv, names, n, out, e);
 }
 
 int planner_wake(struct kv *kv, const char *reason, struct err *e)

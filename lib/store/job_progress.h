@@ -32,6 +32,14 @@ int job_progress_put(
 int job_progress_get(struct kv *kv, const char *const *ids, size_t n, struct job_progress *out,
     struct err *e) WARN_UNUSED;
 
+/* The same values under whole names of keys: those of jobs, and of batches of the embedded batch service
+ * (wb:1:batch:<id>). */
+#define BATCH_PROGRESS_PREFIX "wb:1:batch:"
+int progress_put(
+    struct kv *kv, const char *name, const struct job_progress *p, struct err *e) WARN_UNUSED;
+int progress_get(struct kv *kv, const char *const *names, size_t n, struct job_progress *out,
+    struct err *e) WARN_UNUSED;
+
 /* After a commit that leaves a planner something to do: publishes reason ("enqueue", "cancel", ...) on the
  * channel, at most once in 100 ms for all. A hint that is lost costs a second. */
 #define PLANNER_CHANNEL "wb:1:planner"

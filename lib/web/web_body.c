@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "web/web_body.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -72,4 +74,22 @@ int web_body_read(struct fcgi_req *r, unsigned flags, json_object **out, struct 
     if (read_all(r, data, (size_t)length, e) < 0)
         return -1;
     return jx_parse(data, (size_t)length, REQUEST_BODY_MAX, out, e);
+}
+
+int web_body_spooled(struct fcgi_req *r, int *out, int64_t *size, struct err *e)
+{
+    const char *path = fcgi_env(r, "WB_BODY_FILE");
+    cleanup_fd int fd = -1;
+    struct stat st;
+
+    if (str_empty(path))
+        return err_set(e, ERR_INVALID, "there is no body");
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_errno(e, ERR_UNAVAILABLE, "the body that the web server took cannot be read");
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INTERNAL, "the body is no file");
+    *size = st.st_size;
+    *out = STEAL_FD(fd);
+    return 0;
 }

@@ -32,11 +32,13 @@ own_folder() { # a folder that is ours and nobody else's, though its parent is o
 make_var() {
     find_places
     mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations" "$VAR/jobs" "$VAR/artifacts" "$VAR/planner" \
-        "$VAR/store/.spool"
+        "$VAR/store/.spool" "$VAR/echo" "$VAR/batches" "$VAR/batch"
+    mkdir -p "$VAR"/content/{.spool,files,work}
     own_folder "$RUN"
     [[ $RUN == "$VAR/run" || -e $VAR/run ]] || ln -s "$RUN" "$VAR/run"
     make_pg_folders
     make_tokens
+    make_service_token
     make_ini
 }
 
@@ -71,6 +73,15 @@ make_tokens() {
     mv "$VAR/tokens.new" "$VAR/tokens"
 }
 
+# The token that the planner and nginx show to the embedded batch service. It came later than the others.
+make_service_token() {
+    local token
+    [[ ! -s $VAR/service.token ]] || return 0
+    token=$(openssl rand -hex 24)
+    (umask 077 && printf '%s submitter service\n' "$(printf %s "$token" | sha256sum | cut -d' ' -f1)" >>"$VAR/tokens" &&
+        printf '%s\n' "$token" >"$VAR/service.token")
+}
+
 make_ini() {
     [[ -s $INI ]] && return
     (umask 077 && cat >"$INI.new") <<TEXT
@@ -87,6 +98,8 @@ dir = $RUN
 workers = 2
 [artifacts]
 root = $VAR/store
+[batch]
+root = $VAR/content
 [planner]
 processes = 2
 [local]
@@ -130,7 +143,8 @@ service_pids() {
     local name=$1 home link pid program comm
     case $name in
         redis) program=redis-server ;;
-        operations | jobs | artifacts | planner) program=weighbridge-$name ;;
+        operations | jobs | artifacts | batches | batch | planner) program=weighbridge-$name ;;
+        echo) program=python3 ;;
         *) program=$name ;;
     esac
     home=$(home_of "$name" | sed 's/[][*?\\]/\\&/g')
@@ -300,7 +314,44 @@ start_artifacts() {
     wait_until artifacts 20 handler_answers artifacts
 }
 
+start_batches() {
+    launch batches "$BUILD/weighbridge-batches" --config "$INI"
+    wait_until batches 20 handler_answers batches
+}
+
+# The inference server of who has none: it says again what it is told. Its port stays, so that a runner finds it again.
+start_echo() {
+    local port=0
+    [[ ! -s $VAR/echo.port ]] || port=$(<"$VAR/echo.port")
+    ! ((port)) || ! port_answers "$port" || port=0
+    : >"$VAR/log/echo.log"
+    launch echo python3 "$ROOT/tests/fake/fake_inference.py" --stay --port "$port"
+    wait_until echo 20 grep -q '"port"' "$VAR/log/echo.log"
+    sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$VAR/log/echo.log" >"$VAR/echo.port"
+}
+
+start_batch() {
+    default_upstream
+    launch batch "$BUILD/weighbridge-batch" --config "$INI"
+    wait_until batch 20 handler_answers batch
+}
+
+# Without an [batch] upstream lines go to `echo`.
+default_upstream() {
+    [[ -s $VAR/echo.port && ! $(setting batch upstream) && ! $(setting batch models) ]] || return 0
+    WB_BATCH_UPSTREAM=http://127.0.0.1:$(<"$VAR/echo.port")
+    export WB_BATCH_UPSTREAM
+}
+
+# Without a [batch] url jobs go to the embedded batch service, if that runs.
+default_batch_url() {
+    [[ ! $(setting batch url) ]] && leader batches >/dev/null || return 0
+    WB_BATCH_URL=http://127.0.0.1:$(port)/batch-service WB_BATCH_TOKEN_FILE=$VAR/service.token
+    export WB_BATCH_URL WB_BATCH_TOKEN_FILE
+}
+
 start_planner() {
+    default_batch_url
     launch planner "$BUILD/weighbridge-planner" --config "$INI"
     wait_until planner 20 handler_answers planner
 }
@@ -353,6 +404,7 @@ start_nginx() {
     port_is_free
     port >"$VAR/port.new"
     mv "$VAR/port.new" "$VAR/port"
+    default_batch_url
     ((EUID == 0)) && user='user root;'
     mkdir -p "$VAR/nginx/weighbridge"
     copy_nginx_files
@@ -360,6 +412,7 @@ start_nginx() {
         "$ROOT/nginx/dev.conf.in" >"$VAR/nginx/nginx.conf"
     sed -i "s|unix:/run/weighbridge/|unix:$RUN/|" "$VAR/nginx/weighbridge/weighbridge.conf"
     sed -i "s|/srv/artifacts|$VAR/store|g" "$VAR"/nginx/weighbridge/artifacts_{upload,bytes}.conf
+    sed -i "s|/srv/batch|$VAR/content|g" "$VAR"/nginx/weighbridge/batch_{upload,service}.conf
     mkdir -p "$VAR/nginx/tmp"
     rm -f "$VAR/nginx/nginx.pid"
     launch nginx nginx -p "$(home_of nginx)/" -c nginx.conf -e error.log -g 'daemon off;'
@@ -399,24 +452,26 @@ batch_ini() { sed -n "/^\[batch\]/,/^\[/s/^ *$1 *= *//p" "$INI"; }
 
 # nginx/batch.conf for the batch service that [batch] url names, if any, with its token.
 batch_conf() {
-    local url token line
+    local url token line prefix
     url=$(setting batch url)
     if [[ ! $url ]]; then
         cat "$ROOT/nginx/batch.conf"
         return
     fi
-    if [[ ! $url =~ ^http://([A-Za-z0-9._-]+)(:[0-9]+)?(/v1)?/*$ ]]; then
+    if [[ ! $url =~ ^http://([A-Za-z0-9._-]+)(:[0-9]+)?(/batch-service)?(/v1)?/*$ ]]; then
         say "nginx: [batch] url is no http://HOST:PORT; for files of jobs, edit $VAR/nginx/weighbridge/batch.conf"
         cat "$ROOT/nginx/batch.conf"
         return
     fi
     url=${BASH_REMATCH[1]}${BASH_REMATCH[2]:-:80}
+    prefix=${BASH_REMATCH[3]:-}
     token=$(batch_token)
     [[ $token =~ ^[A-Za-z0-9._~+/=-]*$ ]] || die '[batch] token: holds what no bearer token has'
     # No argument of another program: those are everybody's to read.
     while IFS= read -r line; do
         line=${line//127.0.0.1:8090/$url}
         [[ ! $token ]] || line=${line/#    default \"\";/    default \"Bearer $token\";}
+        [[ ! $prefix ]] || line=${line/#"# map \"\" \$wb_batch_prefix"/"map \"\" \$wb_batch_prefix"}
         printf '%s\n' "$line"
     done <"$ROOT/nginx/batch.conf"
 }

@@ -68,19 +68,20 @@ def certificate(folder):
 
 class Planner:
     """weighbridge-planner as one process, without a supervisor that would start it again."""
+    program, quick = "weighbridge-planner", QUICK
 
     def __init__(self, stack, *args, ini="", **env):
         self.folder = Path(tempfile.mkdtemp(prefix="wb-planner-", dir="/tmp"))
         self.log = self.folder / "log"
         self.token = stack.env["WB_ADMIN_TOKEN"]
-        environ = {**stack.environ, **QUICK, **{k: str(v) for k, v in env.items()}}
+        environ = {**stack.environ, **self.quick, **{k: str(v) for k, v in env.items()}}
         config = self.folder / "planner.ini"
         config.write_text(re.sub(r"\[pool [^\[]*", "", (stack.var / "weighbridge.ini").read_text()) + "\n" + ini)
         with socket.socket(socket.AF_UNIX) as listener, open(self.log, "wb") as log:
             listener.bind(str(self.folder / "planner.sock"))
             listener.listen()
             self.process = subprocess.Popen(
-                [binary(stack, "weighbridge-planner"), "--config", str(config), *args], cwd="/",
+                [binary(stack, self.program), "--config", str(config), *args], cwd="/",
                 stdin=subprocess.DEVNULL if args else listener, stdout=log, stderr=log, env=environ)
         self.pid = self.process.pid
 

@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import ssl
 import sys
 import threading
@@ -194,6 +195,7 @@ def options(description):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="serve https")
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--stay", action="store_true", help="until it is killed, whatever becomes of standard input")
     return parser
 
 
@@ -206,6 +208,8 @@ def run(double, args):
         server.socket = context.wrap_socket(server.socket, server_side=True)
     print(json.dumps({"port": server.server_address[1]}), flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    while args.stay:
+        signal.pause()
     while os.read(0, 4096):
         pass
     os._exit(0)  # held calls do not keep us

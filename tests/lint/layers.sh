@@ -19,7 +19,7 @@ function refuse(why) {
     bad = 1
 }
 BEGIN {
-    count = split("base;model;json;db kv http fcgi;store;web provision batch fetch depot;plan;handlers daemons",
+    count = split("base;model;json;db kv http fcgi;store;web provision batch fetch depot lines;plan;handlers daemons",
         levels, ";")
     for (i = 1; i <= count; i++) {
         n = split(levels[i], names, " ")
