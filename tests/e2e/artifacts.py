@@ -26,7 +26,7 @@ def digest(data):
 class Version:
     """A version of an artifact of its own, unless it is named."""
 
-    def __init__(self, stack, files=None, artifact=None, version="v1", **manifest):
+    def __init__(self, stack, files=None, artifact=None, version="v1", urls=None, **manifest):
         self.stack = stack
         self.files = fresh_files() if files is None else files
         self.artifact = artifact or "t-" + uuid.uuid4().hex[:12]
@@ -38,7 +38,7 @@ class Version:
             cut = [data[i:i + MIB] for i in range(0, len(data), MIB)]
             self.shards |= {digest(c): c for c in cut}
             listed.append({"path": path, "size": len(data), "mode": "0644", "sha256": digest(data),
-                           "shards": [digest(c) for c in cut]})
+                           "shards": [digest(c) for c in cut], **({"urls": urls[path]} if urls and path in urls else {})})
         self.manifest = {"schema": 1, "artifact": self.artifact, "version": version, "kind": "weights",
                          "total_bytes": sum(map(len, self.files.values())), "shard_bytes": MIB, "files": listed,
                          "annotations": {}, **manifest}

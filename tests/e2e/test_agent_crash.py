@@ -19,18 +19,6 @@ FILES = {FILE: some_bytes(6 * MIB + 777), "b": some_bytes(MIB, 2), "empty": b""}
 TOTAL = sum(map(len, FILES.values()))
 
 
-def verified_on_disk(node):
-    """Bytes of shards that are right in what was left."""
-    good = 0
-    for part in node.parts():
-        for path, data in FILES.items():
-            there = node.root / "llama" / ".tmp" / part / "files" / path
-            content = there.read_bytes() if there.exists() else b""
-            good += sum(len(data[i:i + MIB]) for i in range(0, len(data), MIB)
-                        if content[i:i + MIB] == data[i:i + MIB] and any(data[i:i + MIB]))
-    return good
-
-
 def kill_points(n):
     """Runs that are killed after a random number of requests and a random moment more, then one that is let finish."""
     rng = random.Random(n)
@@ -50,7 +38,7 @@ def one_kill(folder, i, after, moment):
             process.send_signal(signal.SIGKILL)
             process.wait(HANG_S)
         assert node.versions() == [] or node.content() == FILES
-        left = TOTAL if node.versions() else verified_on_disk(node)
+        left = TOTAL if node.versions() else node.verified(FILES)
         o.requests.clear()
         o.bytes = 0
         done = node.fetch(url)

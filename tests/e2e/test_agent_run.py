@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """weighbridge-agent run beside the real web server and the handler: artifacts contract, sections 3 and 4."""
 import os
+import signal
+import socket
 
 import pytest
 
@@ -11,8 +13,12 @@ from conftest import wait_until
 SHARDS = 6
 
 
+def some_files():
+    return {"a/weights": os.urandom((SHARDS - 1) * MIB + 77), "config.json": os.urandom(9), "empty": b""}
+
+
 def some_version(stack, **kw):
-    return Version(stack, files={"a/weights": os.urandom((SHARDS - 1) * MIB + 77), "config.json": b"{}", "empty": b""}, **kw).publish()
+    return Version(stack, files=some_files(), **kw).publish()
 
 
 @pytest.fixture
@@ -36,6 +42,8 @@ def daemon(site, gate, tmp_path):
     gate.let()
     made.down()
 
+
+# --- a pull ---
 
 def test_an_assignment_lands_and_is_seen_steadily_meanwhile(site, gate, daemon):
     v = some_version(site)
@@ -63,3 +71,168 @@ def test_an_assignment_lands_and_is_seen_steadily_meanwhile(site, gate, daemon):
     assert site.sql("SELECT bytes_fetched, bytes_avoided FROM receipt") == [(total, 0)]
     told = wait_until(lambda: site.get(NODE).json()["versions"], "the node says so itself")
     assert told == [{"artifact": v.artifact, "version": "v1", "digest": v.digest, "state": "landed"}]
+
+
+def test_a_node_says_what_it_is_and_has(site, daemon):
+    seen = site.get(NODE).json()
+    assert (seen["rack"], seen["zone"], seen["alive"], seen["versions"]) == ("r1", "z1", True, [])
+    [mount] = seen["mounts"]
+    assert mount["path"] == str(daemon.root) and 0 < mount["used_bytes"] < mount["total_bytes"] == seen["capacity_bytes"]
+    assert seen["agent_version"]
+
+
+def test_assignments_are_carried_out_one_at_a_time_oldest_first(site, gate, daemon):
+    first, second = some_version(site), some_version(site)
+    numbers = assign(site, first), assign(site, second)
+    wait_until(lambda: gate.files(), "the first")
+    assert assignment(site, numbers[1])["state"] == "queued"
+    gate.let()
+    for number in numbers:
+        awaits(site, number, "landed")
+    of = [first.artifact in path for path in gate.files()]
+    assert of == sorted(of, reverse=True)
+
+
+# --- what ends it, and how it goes on ---
+
+def in_the_middle(site, gate):
+    """A pull with one shard on disk and the others awaited."""
+    v = some_version(site)
+    number = assign(site, v)
+    wait_until(lambda: len(gate.files()) >= 4, "shards in flight")
+    gate.let(2)
+    wait_until(lambda: len(gate.files()) >= 6, "some that came")
+    return v, number
+
+
+def test_term_leaves_a_part_that_the_next_start_takes_up(site, gate, daemon):
+    v, number = in_the_middle(site, gate)
+    assert daemon.kill(signal.SIGTERM) == 0
+    assert daemon.versions(v.artifact) == [] and len(daemon.parts(v.artifact)) == 1
+    had = daemon.verified(v.files, v.artifact)
+    assert had > 0
+    gate.let()
+    gate.bytes = 0
+    daemon.up()
+    awaits(site, number, "landed")
+    assert daemon.content("v1", v.artifact) == v.files
+    total = v.manifest["total_bytes"]
+    assert gate.bytes == total - had
+    assert site.sql("SELECT bytes_fetched FROM receipt") == [(total,)], "both pulls together"
+
+
+def test_verified_shards_are_told_bit_by_bit(site, gate, daemon):
+    """The bitmap: what is on disk and right, the first shard in the highest bit."""
+    v, _ = in_the_middle(site, gate)
+    assert daemon.kill(signal.SIGTERM) == 0
+    files = daemon.root / v.artifact / ".tmp" / daemon.parts(v.artifact)[0] / "files"
+    shards = [(path, i) for path, data in sorted(v.files.items()) for i in range(0, len(data), MIB)]
+    had = [(files / path).read_bytes()[i:i + MIB] == v.files[path][i:i + MIB] for path, i in shards]
+    bits = sum(0x80 >> n for n, there in enumerate(had) if there)
+    assert 0 < bits < 0xff
+    daemon.up()
+    wait_until(lambda: bytes(site.sql("SELECT verified FROM assignment")[0][0]) == bytes([bits]), "these bits")
+
+
+def test_hup_reads_the_configuration_again_and_the_pull_goes_on(site, gate, daemon):
+    v, number = in_the_middle(site, gate)
+    os.kill(daemon.process.pid, signal.SIGHUP)
+    daemon.says("the configuration was read again")
+    gate.let()
+    awaits(site, number, "landed")
+    assert daemon.parts(v.artifact) == []
+
+
+def test_a_configuration_that_is_wrong_is_not_taken(site, gate, tmp_path):
+    ini = tmp_path / "ini"
+    ini.write_text("[agent]\nrack = r1\n")
+    node = Daemon(site, tmp_path / "node", gate.url, WB_CONFIG=str(ini))
+    del node.env["WB_AGENT_RACK"]
+    node.up()
+    node.says("registered")
+    ini.write_text("[agent]\nrack = r2\nno_such = 1\n")
+    os.kill(node.process.pid, signal.SIGHUP)
+    node.says("the configuration stays as it was")
+    ini.write_text("[agent]\nrack = r3\n")
+    os.kill(node.process.pid, signal.SIGHUP)
+    wait_until(lambda: site.get(NODE).json()["rack"] == "r3", "the new one")
+    node.down()
+
+
+def test_the_service_manager_is_told(site, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(str(tmp_path / "notify"))
+        told.settimeout(30)
+        node = Daemon(site, tmp_path / "node").up(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="1")
+        assert told.recv(99) == b"READY=1"
+        assert told.recv(99) == b"WATCHDOG=1"
+        os.kill(node.process.pid, signal.SIGHUP)
+        heard = []
+        while heard[-2:] != [b"RELOADING=1", b"READY=1"]:
+            word = told.recv(99).partition(b"\n")[0]
+            heard += [word] if word != b"WATCHDOG=1" else []
+        node.down()
+        while told.recv(99) != b"STOPPING=1":
+            pass
+
+
+def test_a_root_has_one_agent(site, daemon):
+    done = daemon.run("run")
+    assert done.failure == (1, "retryable", "taken_over") and "another agent" in done.err
+
+
+def test_a_cancelled_assignment_is_let_go_and_its_part_is_of_use_later(site, gate, daemon):
+    v, number = in_the_middle(site, gate)
+    assert site.call("DELETE", f"{NODE}/assignments/{number}").status_code == 200
+    daemon.says("not wanted any more")
+    gate.let()
+    wait_until(lambda: site.entry(f"{v.artifact}@v1:node") is None, "nobody shows it")
+    other = some_version(site)
+    awaits(site, assign(site, other), "landed")
+    assert daemon.versions(v.artifact) == []
+    had = daemon.verified(v.files, v.artifact)
+    gate.bytes = 0
+    assert assign(site, v) == number
+    awaits(site, number, "landed")
+    assert gate.bytes == v.manifest["total_bytes"] - had
+
+
+def test_a_withdrawn_version_is_not_begun_and_what_was_begun_goes_on(site, gate, daemon):
+    begun, number = in_the_middle(site, gate)
+    later = some_version(site)
+    queued = assign(site, later)
+    for v in (begun, later):
+        assert site.call("POST", v.path + "/withdraw", {"reason": "bad"}, token="publisher").status_code == 200
+    gate.let()
+    awaits(site, number, "landed")
+    other = some_version(site)
+    awaits(site, assign(site, other), "landed")
+    assert assignment(site, queued)["state"] == "queued" and daemon.versions(later.artifact) == []
+
+
+def test_a_version_that_is_here_already_needs_no_byte(site, gate, tmp_path):
+    v = some_version(site)
+    node = Daemon(site, tmp_path / "node", gate.url)
+    done = node.fetch(site.url + v.path, WB_AGENT_TOKEN=site.env["WB_VIEWER_TOKEN"])
+    assert done.status == 0, done
+    node.up()
+    node.says("registered")
+    awaits(site, assign(site, v), "landed")
+    assert gate.files() == [] and site.sql("SELECT bytes_fetched FROM receipt") == [(v.manifest["total_bytes"],)]
+    node.down()
+
+
+# --- arguments ---
+
+@pytest.mark.parametrize("env, said", [({"WB_AGENT_URL": ""}, "[agent] url is not set"),
+                                       ({"WB_AGENT_URL": "http://store.example"}, "[agent] url: https"),
+                                       ({"WB_AGENT_NODE": "Node"}, "[agent] node")])
+def test_what_cannot_work_is_refused_at_once(site, tmp_path, env, said):
+    done = Daemon(site, tmp_path / "node").run("run", **env)
+    assert done.status == 2 and said in done.err, done
+
+
+def test_its_configuration_can_be_printed(site, tmp_path):
+    node = Daemon(site, tmp_path / "node")
+    done = node.run("run", "--print-config")
+    assert done.status == 0 and f"url = {site.url}\n" in done.out and site.env["WB_NODE_TOKEN"] not in done.out
