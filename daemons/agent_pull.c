@@ -173,7 +173,9 @@ static int fetch_missing(const struct pull *p, struct part *part, struct receipt
         .token_urls = p->conf->agent_token_urls,
         .local_urls = p->conf->agent_local_urls };
     cleanup_sources struct sources *s = sources_new(part->manifest, p->manifest_url, &rules);
-    struct agent_sink into = { .part = part };
+    struct agent_sink into = {
+        .part = part, .bytes_per_s = p->conf->agent_bytes_per_s, .stop_fd = watch_stop_fd(p->watch)
+    };
     struct fetch_sink sink = agent_sink_of(&into);
     struct fetch_options o = { .manifest = part->manifest,
         .have = part->have,

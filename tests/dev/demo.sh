@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Part of ./dev: `demo` copies a real folder while it reports, as a program that stages a model would, and shows
-# what a poll sees meanwhile; then the jobs of demo_jobs.sh. Calls as in docs/openapi.yaml and openapi-jobs.yaml.
+# what a poll sees meanwhile; then demo_artifact.sh and the jobs of demo_jobs.sh. Calls as in docs/openapi.yaml and openapi-jobs.yaml.
 
 DEMO_KEY=demo-model
 
@@ -25,7 +25,7 @@ cmd_demo() {
     copier=$!
     DEMO_COPIER=$copier
     while kill -0 "$copier" 2>/dev/null; do
-        demo_show
+        demo_show "staging:$DEMO_KEY" 'of this file'
         sleep 1
     done
     DEMO_COPIER=
@@ -38,6 +38,7 @@ cmd_demo() {
     [[ $(demo_poll | jq --arg id "staging:$DEMO_KEY" '[.operations[] | select(.id == $id)] | length') == 0 ]] ||
         die 'the entry is still there'
     echo 'the entry is gone'
+    demo_artifact "$source"
     demo_jobs
 }
 
@@ -105,10 +106,10 @@ demo_report() {
         node_name: "gpu-node-1", bytes_sent: $sent, total_bytes: $total, file_index: $i, total_files: $n}')" >/dev/null
 }
 
-demo_show() {
-    demo_poll | jq -r --arg id "staging:$DEMO_KEY" '
+demo_show() { # demo_show ID WHAT: a line for that operation
+    demo_poll | jq -r --arg id "$1" --arg what "$2" '
         .operations[] | select(.id == $id) |
         "\(.progress)" as $p |
         "\("   "[($p | length):])\($p) %  [\("#" * (.progress / 2.5 | floor) // "")\("." * (40 - (.progress / 2.5 | floor)) // "")]  " +
-        "\(.nodeName)  \((.currentBytes // 0) / 1048576 | floor) of \((.totalBytes // 0) / 1048576 | floor) MiB of this file"'
+        "\(.nodeName)  \((.currentBytes // 0) / 1048576 | floor) of \((.totalBytes // 0) / 1048576 | floor) MiB \($what)"'
 }

@@ -32,7 +32,7 @@ own_folder() { # a folder that is ours and nobody else's, though its parent is o
 make_var() {
     find_places
     mkdir -p "$VAR" "$VAR/log" "$VAR/nginx" "$VAR/redis" "$VAR/operations" "$VAR/jobs" "$VAR/artifacts" "$VAR/planner" \
-        "$VAR/store/.spool" "$VAR/echo" "$VAR/batches" "$VAR/batch"
+        "$VAR/agent" "$VAR/store/.spool" "$VAR/echo" "$VAR/batches" "$VAR/batch"
     mkdir -p "$VAR"/content/{.spool,files,work}
     own_folder "$RUN"
     [[ $RUN == "$VAR/run" || -e $VAR/run ]] || ln -s "$RUN" "$VAR/run"
@@ -83,7 +83,10 @@ make_service_token() {
 }
 
 make_ini() {
-    [[ -s $INI ]] && return
+    if [[ -s $INI ]]; then
+        grep -q '^\[agent\]' "$INI" || agent_ini >>"$INI"
+        return
+    fi
     (umask 077 && cat >"$INI.new") <<TEXT
 # Made once by ./dev; yours to change.
 [db]
@@ -107,7 +110,21 @@ slots = 4
 [pool default]
 max_concurrent_provisioning = 4
 TEXT
+    agent_ini >>"$INI.new"
     mv "$INI.new" "$INI"
+}
+
+# Slow enough to be watched.
+agent_ini() {
+    cat <<TEXT
+[agent]
+node = node
+rack = rack-1
+zone = zone-1
+root = $VAR/node
+token_file = $VAR/node.token
+bytes_per_s = 16777216
+TEXT
 }
 
 uri() { jq -rn --arg x "$1" '$x | @uri'; }
@@ -143,7 +160,7 @@ service_pids() {
     local name=$1 home link pid program comm
     case $name in
         redis) program=redis-server ;;
-        operations | jobs | artifacts | batches | batch | planner) program=weighbridge-$name ;;
+        operations | jobs | artifacts | batches | batch | planner | agent) program=weighbridge-$name ;;
         echo) program=python3 ;;
         *) program=$name ;;
     esac
@@ -354,6 +371,18 @@ start_planner() {
     default_batch_url
     launch planner "$BUILD/weighbridge-planner" --config "$INI"
     wait_until planner 20 handler_answers planner
+}
+
+# The control plane is nginx here, whatever its port is this time, unless the ini names one.
+start_agent() {
+    local url=${WB_AGENT_URL:-}
+    [[ $url ]] || url=$(setting agent url)
+    launch agent env WB_AGENT_URL="${url:-http://127.0.0.1:$(port)}" "$BUILD/weighbridge-agent" run --config "$INI"
+    wait_until agent 20 leader agent
+}
+
+node_is_there() {
+    [[ $(curl -s -m 2 -H "Authorization: Bearer $(<"$VAR/viewer.token")" "http://127.0.0.1:$(port)/api/v1/nodes/node" | jq -r .alive) == true ]]
 }
 
 # Asks /healthz as a web server would, so that nginx need not run. Perl is part of every Debian.

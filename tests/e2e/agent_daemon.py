@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -17,12 +18,14 @@ QUICK = {"WB_AGENT_HEARTBEAT_MS": "100", "WB_AGENT_PROGRESS_MS": "50", "WB_AGENT
 
 class Gate:
     """A web server before the stack's. gate.let(n): so many more ranges of files pass, then the rest waits. gate.on(method, path, status):
-    what is answered instead, until gate.on() of the same with None; status 0: passed on, and the answer thrown away; bytes: these."""
+    what is answered instead, until gate.on() of the same with None; status 0: passed on, and the answer thrown away; 429 with
+    Retry-After: 1; bytes: these."""
 
     def __init__(self, stack):
         self.port = stack.port
         self.open = threading.Semaphore(0)
         self.seen = []
+        self.times = {}  # when something was asked for last
         self.bytes = 0  # of files that were asked for
         self.instead = {}
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("H", (Handler,), {"gate": self}))
@@ -68,6 +71,7 @@ class Handler(BaseHTTPRequestHandler):
     def pass_on(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.gate.seen.append((self.command, self.path))
+        self.gate.times[self.command, self.path.rpartition("/")[2]] = time.monotonic()
         if self.command == "GET" and "/files/" in self.path:
             first, last = self.headers["Range"].removeprefix("bytes=").split("-")
             self.gate.bytes += int(last) - int(first) + 1
@@ -76,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(status, bytes):
             return self.answer(200, [], status)
         if status:
-            return self.answer(status, [], b"")
+            return self.answer(status, [("Retry-After", "1")] if status == 429 else [], b"")
         if "/files/" in self.path:
             self.gate.open.acquire()
         connection = HTTPConnection("127.0.0.1", self.gate.port, timeout=HANG_S)

@@ -21,7 +21,7 @@ import redis
 import requests
 
 ROOT = Path(__file__).resolve().parents[2]
-# Tests that need a planner start their own: others want jobs to stay as they put them.
+# Tests that need a planner or an agent start their own: others want jobs and assignments to stay as they put them.
 SERVICES = ("postgres", "redis", "operations", "jobs", "artifacts", "nginx")
 ZONE = "Asia/Shanghai"
 ROLE_HAS = {"statement_timeout": "3s", "lock_timeout": "251ms", "idle_in_transaction_session_timeout": "4s"}
@@ -320,9 +320,10 @@ def stack(_stack, request):
         if _was_touched(request, name):
             _stack.dev("thaw", name)
             _stack.dev("start", name)
-    if (_stack.var / "log" / "planner.pid").exists():
-        _stack.dev("stop", "planner")
-        (_stack.var / "log" / "planner.pid").unlink()
+    for name in ("planner", "agent"):
+        if (_stack.var / "log" / f"{name}.pid").exists():
+            _stack.dev("stop", name)
+            (_stack.var / "log" / f"{name}.pid").unlink()
 
 
 def _was_touched(request, name):

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import time
 
 import pytest
 
@@ -220,6 +221,15 @@ def test_a_version_that_is_here_already_needs_no_byte(site, gate, tmp_path):
     awaits(site, assign(site, v), "landed")
     assert gate.files() == [] and site.sql("SELECT bytes_fetched FROM receipt") == [(v.manifest["total_bytes"],)]
     node.down()
+
+
+def test_a_pull_takes_no_more_of_the_network_than_it_may(site, tmp_path):
+    """A bound from below: a busy machine only makes it longer."""
+    v = some_version(site)
+    node = Daemon(site, tmp_path / "node", WB_AGENT_BYTES_PER_S=str(4 * MIB))
+    began = time.monotonic()
+    done = node.fetch(site.url + v.path, WB_AGENT_TOKEN=site.env["WB_VIEWER_TOKEN"])
+    assert done.status == 0 and time.monotonic() - began > 1.25, done
 
 
 # --- arguments ---

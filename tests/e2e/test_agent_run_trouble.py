@@ -126,7 +126,7 @@ def test_a_receipt_that_was_not_delivered_is_delivered_after_a_restart(site, gat
     gate.seen.clear()
     daemon.up()
     awaits(site, number, "landed")
-    assert gate.files() == [] and len(gate.posts("/receipt")) == 1
+    assert not [p for m, p in gate.seen if m == "GET"] and len(gate.posts("/receipt")) == 1
     assert site.sql("SELECT bytes_fetched FROM receipt") == [(v.manifest["total_bytes"],)]
 
 
@@ -183,6 +183,19 @@ def test_four_attempts_are_all_and_another_version_does_not_wait_for_them(site, 
     awaits(site, assign(site, some_version(site, version="v3")), "landed")
     assert not [p for m, p in gate.seen[tried:] if v.artifact in p], "not asked for any more"
     assert daemon.versions(v.artifact) == []
+
+
+@pytest.mark.long
+def test_after_a_failure_the_next_attempt_comes_when_the_source_says(site, gate, daemon):
+    """Retry-After holds between attempts as it does between tries."""
+    v = some_version(site)
+    gate.on("GET", "/versions/v1", 429)
+    number = assign(site, v)
+    wait_until(lambda: assignment(site, number)["attempts"] == 1, "the first")
+    failed = gate.times["POST", "failure"]
+    before = gate.times["GET", "v1"]
+    wait_until(lambda: gate.times["GET", "v1"] > before, "the second")
+    assert gate.times["GET", "v1"] - failed >= 0.9
 
 
 def test_a_manifest_that_is_not_the_assignments_is_fatal_at_once(site, gate, daemon):

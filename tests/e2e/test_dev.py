@@ -16,10 +16,17 @@ def try_dev(stack, *args, **environ):
 
 
 def test_demo_succeeds_and_leaves_no_entry(stack):
+    stack.dev("start", "agent")
     said = stack.dev("demo")
+    landed = re.search(r"^landed, verified: (\S+);.*\n  (\S+)  node  rack-1  landed$", said, re.M)
+    assert landed and landed[1].endswith("/node/demo/versions/" + landed[2]), said
+    assert {p.name: p.stat().st_size for p in Path(landed[1], "files").iterdir()} == \
+        {p.name: p.stat().st_size for p in (stack.var / "demo" / "source").iterdir()}
+    shown = [int(p) for p in re.findall(r"^ *(\d+) %.* node ", said, re.M)]
+    assert shown and shown == sorted(shown), said
     assert "the entry is gone" in said
     assert stack.entry("demo-model") is None
-    jobs = said.split("the entry is gone")[1]
+    jobs = said.split("submitted 3 batch jobs")[1]
     for job, end in (("nightly-eval", "completed"), ("product-texts", "completed"), ("embeddings", "cancelled")):
         assert re.search(rf"^  {job} +{end} ", jobs, re.M), said
     assert re.search(r"^  [0-9:.]+  queued\n  [0-9:.]+  planned\n  [0-9:.]+  resource_preparing\n  [0-9:.]+  submitting\n", jobs, re.M), said
@@ -117,6 +124,36 @@ def test_up_again_is_fine_but_not_on_another_port(stack):
     assert f"runs on port {stack.port}" in done.stdout
     assert "./dev down" in done.stdout
     assert stack.get("/healthz").status_code == 200
+
+
+def test_the_agent_is_a_service_like_any_other(stack):
+    def state():
+        return re.search(r"^agent +(\w+)", stack.dev("status"), re.M)[1]
+
+    def alive():
+        return stack.get("/api/v1/nodes/node").json().get("alive")
+
+    stack.dev("start", "agent")
+    wait_until(alive, "the node")
+    stack.dev("freeze", "agent")
+    assert state() == "frozen"
+    stack.dev("thaw", "agent")
+    assert state() == "running"
+    stack.dev("reload", "agent")
+    stack.dev("stop", "agent")
+    assert state() == "stopped"
+    said = (stack.var / "log" / "agent.log").read_text()
+    assert "the configuration was read again" in said and "leaving" in said
+
+
+def test_a_configuration_of_before_there_was_an_agent_gets_its_section(other):
+    other.var.mkdir(exist_ok=True)
+    ini = other.var / "weighbridge.ini"
+    ini.write_text("[runtime]\nlog_level = info\n")
+    assert try_dev(other, "start", "redis").returncode == 0
+    assert ini.read_text().startswith("[runtime]\nlog_level = info\n[agent]\nnode = node\n")
+    assert try_dev(other, "stop", "redis").returncode == 0
+    assert ini.read_text().count("[agent]") == 1
 
 
 def test_two_planners_run_and_are_stopped_frozen_and_thawed_together(stack):
