@@ -206,6 +206,12 @@ def test_the_services_are_confined(stage):
             assert done.returncode == 0, done.stdout[-2000:]
 
 
+def test_the_agents_unit_may_write_its_root_and_nothing_else(stage):
+    text = units(stage)["weighbridge-agent.service"].read_text()
+    assert re.findall(r"^ReadWritePaths=(.*)$", text, re.M) == ["-/srv/artifacts"] and "\nProtectSystem=strict\n" in text
+    assert "\nUser=weighbridge\n" in text and "/weighbridge-agent run --config " in text and "\nType=notify\n" in text
+
+
 def test_a_stop_reaches_workers_through_the_supervisor_alone(stage):
     """A second TERM makes a worker drop what it has in hand, and systemd would send one to each process."""
     assert "KillMode=mixed\n" in units(stage)["weighbridge-operations.service"].read_text()
