@@ -3,14 +3,22 @@
 #define WB_AGENT_CONTROL_H
 
 /* What `agent run` says to the control plane: artifacts contract section 3, "Nodes". One thread. Each call takes 10 s at most and tries once; whoever
- * calls tries again. What goes wrong is logged once, as is its end. */
+ * calls tries again. What goes wrong with a kind of call is logged once, as is its end. */
 #include "daemons/agent_order.h"
 #include "fetch/service.h"
+
+enum control_call {
+    CONTROL_HEARTBEAT,
+    CONTROL_PROGRESS,
+    CONTROL_RECEIPT,
+    CONTROL_FAILURE,
+    CONTROL__CALLS
+};
 
 struct control {
     struct service service;
     const char *node;
-    struct err last; /* what is wrong; ERR_OK: it answers */
+    struct err last[CONTROL__CALLS]; /* what is wrong with such calls; ERR_OK: nothing */
 };
 
 enum control_said {

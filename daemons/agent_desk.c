@@ -130,6 +130,7 @@ static void take_outcome(struct desk *d)
         p->what = RECEIPT;
         log_order(LOG_INFO, "landed", &p->order, NULL);
     } else if (p->outcome.m.reason == MISHAP_STOPPED) {
+        rest(d, &p->order, 0);
         end_pending(d);
     } else {
         p->what = FAILURE;

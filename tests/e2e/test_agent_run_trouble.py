@@ -142,6 +142,21 @@ def test_a_receipt_whose_answer_is_lost_counts_once(site, gate, daemon):
     assert site.sql("SELECT count(*) FROM receipt") == [(2,)]
 
 
+def test_an_outage_is_said_once_and_so_is_its_end(site, gate, daemon):
+    in_the_middle(site, gate)
+    gate.on("PUT", NODE, 503)
+    gate.on("POST", "/progress", 503)
+    daemon.says("call=progress")
+    daemon.says("call=heartbeat")
+    gate.seen.clear()
+    wait_until(lambda: len(gate.seen) > 6, "it goes on asking")
+    assert daemon.said().count("does not do what it is asked") == 2
+    gate.on("PUT", NODE, None)
+    gate.on("POST", "/progress", None)
+    daemon.says("answers again", 2)
+    assert daemon.said().count("does not do what it is asked") == 2
+
+
 # --- failures ---
 
 def test_a_failure_whose_answer_is_lost_counts_once(site, gate, daemon):
