@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,6 +33,7 @@ struct run {
     uint64_t *done;
     int64_t bits;
     bool added; /* to the engine */
+    bool stops; /* no new lines begin */
     bool late;
     bool stopped;             /* by the runner */
     struct batch_counts told; /* to Redis */
@@ -215,6 +217,12 @@ static int look(struct run *r, struct err *e)
     r->stopped = atomic_load(c->t->stopping);
     if (c->lease->status != BATCH_CANCELLING && !r->late && !r->stopped)
         return 0;
+    if (!r->stops)
+        log_info(LOG_MSG("begins no more lines"), LOG_S("batch", c->lease->id),
+            LOG_S("why", r->stopped ? "the runner stops"
+                         : r->late  ? "expired"
+                                    : "cancelled"));
+    r->stops = true;
     const int64_t wait_ms = c->t->conf->batch_stop_wait_ms;
     flow_stop(r->flow, clock_deadline(r->stopped && wait_ms > STOP_MS ? STOP_MS : wait_ms));
     engine_wake(c->t->engine);
@@ -243,6 +251,13 @@ static int round_of(struct run *r, struct flow_view *v, struct err *e)
     return rc;
 }
 
+static void log_trouble(struct run *r, const struct err *e)
+{
+    if (err_is_news(&r->trouble, e) && e->code != ERR_OK)
+        log_warn(LOG_MSG("a checkpoint is late"), LOG_S("batch", r->c->lease->id),
+            LOG_S("error", e->msg));
+}
+
 static int turn(struct run *r, struct err *e)
 {
     struct flow_view v = { .let_go = false };
@@ -256,9 +271,7 @@ static int turn(struct run *r, struct err *e)
             *e = now;
             return rc > 0 ? 1 : -1;
         }
-        if (err_is_news(&r->trouble, &now) && now.code != ERR_OK)
-            log_warn(LOG_MSG("a checkpoint is late"), LOG_S("batch", r->c->lease->id),
-                LOG_S("error", now.msg));
+        log_trouble(r, &now);
         if (rc < 0 && atomic_load(r->c->t->stopping)) {
             *e = now;
             return -1;
@@ -318,11 +331,30 @@ static int mark_all(struct run *r, struct err *e)
     return segments_mark(r->c->folder, &r->c->now, 1, r->done, r->bits, e);
 }
 
+/* What was answered is not thrown away because a store is away for a while. */
+static int checkpoint_surely(struct run *r, struct err *e)
+{
+    const struct timespec pause = { .tv_nsec = TICK_MS * NS_PER_MS };
+
+    for (;;) {
+        struct err now = ERR_INIT;
+        const int rc = checkpoint(r, &now);
+        if (rc >= 0)
+            return rc;
+        if (!is_passing(&now) || atomic_load(r->c->t->stopping)) {
+            *e = now;
+            return rc;
+        }
+        log_trouble(r, &now);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 static int finish(struct run *r, struct err *e)
 {
     struct clerk *c = r->c;
     bool rest = false;
-    int rc = checkpoint(r, e);
+    int rc = checkpoint_surely(r, e);
 
     if (rc != 0)
         return rc;
@@ -334,7 +366,7 @@ static int finish(struct run *r, struct err *e)
         if (rc == 0)
             rc = expire_rest(r, e);
         if (rc == 0)
-            rc = checkpoint(r, e);
+            rc = checkpoint_surely(r, e);
     } else if (rest) {
         r->stopped = true; /* the runner ends, or will look again */
         return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,7 +18,7 @@
 #include "lines/engine_internal.h"
 #include "store/batch_file.h"
 
-enum { LOOK_MS = 250, PAUSE_MS = 1000, STMT_SETS = 2 };
+enum { LOOK_MS = 250, PAUSE_MS = 1000, STMT_SETS = 2, IN_HAND_MAX = 1 << 16 };
 
 /* A thread that sees one batch through. */
 struct desk {
@@ -154,11 +155,18 @@ static int sit(struct desk *d, struct db *db, struct err *e)
 /* 0: there may be more; 1: not now. */
 static int claim(struct runner *r, struct db *db, struct err *e)
 {
+    cleanup_buf struct buf in_hand = BUF_INIT(IN_HAND_MAX);
     struct desk *d = free_desk(r);
 
     if (d == NULL || !upstream_any(r->upstream))
         return 1;
-    const int none = batch_lease_claim(db, r->name, r->conf->batch_lease_ms, &d->lease, e);
+    for (int64_t i = 0; i < r->conf->batch_batches; i++) {
+        if (r->desk[i].taken)
+            buf_printf(&in_hand, "%s ", r->desk[i].lease.id);
+    }
+    const struct batch_claim c = { r->name, r->conf->batch_lease_ms,
+        in_hand.data == NULL ? "" : in_hand.data };
+    const int none = batch_lease_claim(db, &c, &d->lease, e);
     return none != 0 ? none : sit(d, db, e);
 }
 

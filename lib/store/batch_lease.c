@@ -33,12 +33,13 @@ static const struct db_stmt STMTS[] = {
     [CLAIM] = { "batch_claim",
         "WITH free AS (SELECT b.id FROM batch b WHERE " OPEN
         " AND b.lease_until <= clock_timestamp()"
+        "  AND b.id <> ALL (string_to_array($3, ' '))"
         "  ORDER BY b.seq LIMIT 1 FOR UPDATE SKIP LOCKED)"
         " UPDATE batch b SET holder = $1, epoch = b.epoch + 1, lease_until = " UNTIL(
             "$2") " FROM free WHERE b.id = free.id"
                   " RETURNING b.id, b.owner, b.input_file_id, b.endpoint, b.aibrix, b.status, b.ends_as = 'expired',"
                   " coalesce(b.output_expires_s, 0), " SQL_US("b.expires_at") ", b.epoch, " COUNTS,
-        2 },
+        3 },
     [SEGMENTS] = { "batch_segments",
         "SELECT s.epoch, s.output_bytes, s.error_bytes, s.lines FROM batch_segment s WHERE s.batch_id = $1"
         " AND s.epoch < $2::bigint ORDER BY s.epoch",
@@ -121,11 +122,12 @@ static int read_claim(const struct db_rows *r, struct batch_lease *l, struct err
 }
 
 int batch_lease_claim(
-    struct db *db, const char *holder, int64_t ttl_ms, struct batch_lease *out, struct err *e)
+    struct db *db, const struct batch_claim *c, struct batch_lease *out, struct err *e)
 {
     cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    struct batch_lease l = { .ttl_ms = ttl_ms };
-    const int none = db_opt(db, &STMTS[CLAIM], DB_ARGS(DB_TEXT(holder), DB_INT8(ttl_ms)), &rows, e);
+    struct batch_lease l = { .ttl_ms = c->ttl_ms };
+    const int none = db_opt(db, &STMTS[CLAIM],
+        DB_ARGS(DB_TEXT(c->holder), DB_INT8(c->ttl_ms), DB_TEXT(c->in_hand)), &rows, e);
 
     if (none != 0)
         return none < 0 ? err_wrap(e, "claim of a batch") : 1;

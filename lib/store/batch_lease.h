@@ -38,9 +38,16 @@ struct batch_lease {
 void batch_lease_fini(struct batch_lease *l);
 #define cleanup_batch_lease __attribute__((cleanup(batch_lease_fini)))
 
+struct batch_claim {
+    const char *holder;
+    int64_t ttl_ms;
+    /* Ids, separated by spaces, of batches that the same process has in hand: it does not take them from itself when a
+     * lease has run out because Postgres was away. */
+    const char *in_hand;
+};
 /* The oldest open batch that nobody holds, with its next epoch. 1: there is none. */
-int batch_lease_claim(struct db *db, const char *holder, int64_t ttl_ms, struct batch_lease *out,
-    struct err *e) WARN_UNUSED;
+int batch_lease_claim(
+    struct db *db, const struct batch_claim *c, struct batch_lease *out, struct err *e) WARN_UNUSED;
 
 /* How far the files of an epoch are safely on the disk. */
 struct batch_segment {

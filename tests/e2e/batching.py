@@ -108,5 +108,6 @@ def _batches(_stack):
 def service(_batches):
     """With nothing in it."""
     _batches.stack.sql("TRUNCATE batch, batch_file, batch_segment")
+    _batches.upstream.order(clear=True, latency_ms=0, forget=True)
     yield _batches
     _batches.upstream.order(clear=True, latency_ms=0)

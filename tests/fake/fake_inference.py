@@ -8,7 +8,7 @@ POST /v1/embeddings        a vector out of the bytes of the input
 POST /v1/responses, /v1/rerank  likewise
 GET  /v1/models            one model
 
-/_control takes {"latency_ms": N} too: how long each answer takes. /_state has "answered": how often each text was
+/_control takes {"latency_ms": N} too: how long each answer takes, and {"forget": true}: as if nothing had been asked yet. /_state has "answered": how often each text was
 answered, {"most": the most calls that were there at once}."""
 import hashlib
 import json
@@ -37,6 +37,10 @@ class Inference(Double):
     def control(self, order):
         if "latency_ms" in order:
             self.latency_ms = order.pop("latency_ms")
+        if order.pop("forget", False):
+            self.requests.clear()
+            self.answered.clear()
+            self.most = self.now
 
     def answer(self, call, fault):
         with self.counting:
