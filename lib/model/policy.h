@@ -58,6 +58,13 @@ struct policy_taken {
     int64_t replicas;
 };
 
+/* Of more tenants than one plan looks at: whose jobs the snapshot has. */
+struct policy_window {
+    bool part;     /* there are other tenants */
+    int64_t round; /* where the round robin stood when the window came to these */
+    int64_t left;  /* jobs that it may still plan for these; < 0: it has just come */
+};
+
 struct policy_snapshot {
     int64_t now_us;
     int64_t max_provisioning; /* limit of jobs in planned or resource_preparing */
@@ -74,7 +81,8 @@ struct policy_snapshot {
     const struct policy_turn
         *turn; /* by tenant, byte order; who is not there has not been served lately */
     size_t n_turns;
-    int64_t round;                           /* where the round robin stands */
+    int64_t round; /* where the round robin stands */
+    struct policy_window window;
     const struct provision_catalog *catalog; /* NULL: the provider does not tell */
     const struct policy_taken *taken;
     size_t n_taken;
@@ -102,10 +110,13 @@ struct policy_plan {
     struct policy_decision *decision;
     size_t n;
     int64_t round; /* where the round robin stands after it; 0: as before */
+    /* of a snapshot that has part of the tenants: each of these has had its turn, on to others; what is left otherwise */
+    bool window_done;
+    int64_t window_left;
 };
 #define POLICY_PLAN_INIT \
     { \
-        .decision = NULL, .n = 0, .round = 0 \
+        .decision = NULL, .n = 0, .round = 0, .window_done = false, .window_left = -1 \
     }
 void policy_plan_free(struct policy_plan *p);
 #define cleanup_policy_plan __attribute__((cleanup(policy_plan_free)))
@@ -121,7 +132,11 @@ void policy_simple(const struct policy_snapshot *s, struct policy_plan *out);
  * Start-time fair queueing: a job of a tenant starts at the later of the round and its tenant's last finish, and
  * finishes POLICY_TURN / weight later; the earliest start goes next and is where the round stands then. So a
  * tenant that had nothing queued has saved up nothing. The head of a queue that its quota stops is passed over, and its
- * tenant with it; one that asks for more than its tenant may ever have is deferred, and those behind it go on. */
+ * tenant with it; one that asks for more than its tenant may ever have is deferred, and those behind it go on.
+ *
+ * Of more tenants than one plan looks at, a window is served by the same rule until a whole turn is over for each of them
+ * that can be served, that is weight jobs, and then the next ones in order of their names. Tenants that come in between
+ * cannot keep it where it is: it plans twice a turn's jobs at most. So nobody waits for longer than all others' turns. */
 enum { POLICY_TURN = 1 << 20 };
 void policy_fair(const struct policy_snapshot *s, struct policy_plan *out);
 

@@ -15,6 +15,8 @@ struct seat {
     int64_t live;
     int64_t gpus;
     int64_t finish;
+    bool served;  /* by this plan */
+    bool stopped; /* by its quota */
 };
 
 struct table {
@@ -97,6 +99,11 @@ static void sit_down(const struct policy_snapshot *s, struct table *t)
 
 /* --- whose turn it is --- */
 
+static int64_t weight_of(const struct seat *seat)
+{
+    return seat->quota.weight > 0 ? seat->quota.weight : 1;
+}
+
 static const struct policy_job *head_of(const struct table *t, const struct seat *seat)
 {
     return &t->s->job[seat->queue[seat->at]];
@@ -105,6 +112,12 @@ static const struct policy_job *head_of(const struct table *t, const struct seat
 static int64_t start_of(const struct table *t, const struct seat *seat)
 {
     return seat->finish > t->round ? seat->finish : t->round;
+}
+
+/* Of a turn, for each job. */
+static int64_t share_of(const struct seat *seat)
+{
+    return POLICY_TURN / weight_of(seat);
 }
 
 /* Of two that start together: priority, then first come first served. */
@@ -128,6 +141,19 @@ static struct seat *next_seat(struct table *t)
             best = seat;
     }
     return best;
+}
+
+/* Somebody who goes before it may have more jobs than were read: the next plan tells. */
+static bool is_out_of_turn(const struct table *t, const struct seat *seat)
+{
+    if (!t->s->more)
+        return false;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct seat *other = &t->seat[i];
+        if (other->at == other->n && other->served && start_of(t, other) < start_of(t, seat))
+            return true;
+    }
+    return false;
 }
 
 static void decide(struct policy_plan *out, const struct seat *seat, enum policy_verdict verdict,
@@ -157,10 +183,13 @@ static bool serve(struct table *t, struct seat *seat, struct policy_plan *out)
             too_many_jobs ? "its tenant has as many jobs as it may"
                           : "its tenant has not so many GPUs left");
         seat->at = seat->n;
+        seat->stopped = true;
+        seat->served = false;
         return false;
     }
     t->round = start_of(t, seat);
-    seat->finish = t->round + POLICY_TURN / (q->weight > 0 ? q->weight : 1);
+    seat->finish = t->round + share_of(seat);
+    seat->served = true;
     seat->live++;
     seat->gpus += gpus;
     decide(out, seat, POLICY_PLAN, "its tenant's turn");
@@ -170,15 +199,41 @@ static bool serve(struct table *t, struct seat *seat, struct policy_plan *out)
     return true;
 }
 
+/* A whole turn is over for each that can be served. Who has no more jobs is not there next time. */
+static bool turn_is_over(const struct table *t)
+{
+    const int64_t end = t->s->window.round + POLICY_TURN;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct seat *seat = &t->seat[i];
+        if (!seat->stopped && start_of(t, seat) + share_of(seat) <= end)
+            return false;
+    }
+    return true;
+}
+
+static void move_window(const struct table *t, int64_t planned, struct policy_plan *out)
+{
+    int64_t left = t->s->window.left;
+    if (!t->s->window.part)
+        return;
+    for (size_t i = 0; i < t->n && t->s->window.left < 0; i++)
+        left = (left < 0 ? 0 : left) + 2 * weight_of(&t->seat[i]);
+    left = left > planned ? left - planned : 0;
+    out->window_left = left;
+    out->window_done = left == 0 || turn_is_over(t);
+}
+
 void policy_fair(const struct policy_snapshot *s, struct policy_plan *out)
 {
-    int64_t free_places = s->max_provisioning - s->provisioning;
+    const int64_t free_places = s->max_provisioning - s->provisioning;
+    int64_t planned = 0;
     struct table t;
     struct seat *seat = NULL;
 
     sit_down(s, &t);
-    while (free_places > 0 && (seat = next_seat(&t)) != NULL)
-        free_places -= serve(&t, seat, out);
+    while (planned < free_places && (seat = next_seat(&t)) != NULL && !is_out_of_turn(&t, seat))
+        planned += serve(&t, seat, out);
+    move_window(&t, planned, out);
     free(t.seat);
     free(t.queue);
 }

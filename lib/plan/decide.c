@@ -11,6 +11,8 @@
 enum {
     CANDIDATES_MAX = 500, /* of one plan */
     PER_TENANT_MAX = 50,  /* of these, where they are taken by tenant */
+    TENANTS_MAX = 250,    /* that one plan looks at */
+    IDLE_LAPS = 2,        /* the first of them may have begun anywhere */
     ROUNDS_MAX = 20       /* plans in a row for one pool, before the others have their turn */
 };
 
@@ -75,6 +77,39 @@ static struct catalog_view *look_at_catalog(struct planner *p, struct plan_pool 
     return view;
 }
 
+/* Nothing was planned for the tenants in the window, and there are places free: for the next ones, until all had a look. */
+static bool looks_on(struct plan_pool *pool, const struct plan *plan,
+    const struct policy_plan *decided, int64_t planned)
+{
+    const bool moves = plan->snapshot.window.part && decided->window_done;
+
+    if (planned > 0)
+        pool->idle_laps = 0;
+    else if (moves && plan->window_next[0] == '\0')
+        pool->idle_laps++;
+    if (moves && pool->idle_laps < IDLE_LAPS)
+        return plan->snapshot.provisioning + planned < plan->snapshot.max_provisioning;
+    pool->idle_laps = 0;
+    return false;
+}
+
+static int commit(struct planner *p, struct plan *plan, const struct orders *orders,
+    struct plan_result *result, struct err *e)
+{
+    if (!lease_trusted(plan->lease, clock_mono_ns()))
+        return err_set(e, ERR_CONFLICT, "the lease was not renewed in time");
+    if (fault_at(FAULT_PLAN_COMMIT, e) < 0)
+        return -1;
+    const struct plan_orders all = {
+        .order = orders->order,
+        .n = orders->n,
+        .round = orders->round,
+        .window_done = orders->window_done,
+        .window_left = orders->window_left,
+    };
+    return plan_commit(plan, p->name, &all, result, e) < 0 ? -1 : fault_at(FAULT_PLAN_COMMITTED, e);
+}
+
 /* One plan by what the provider told, which counts for a policy that wants it. 1: there may be more to plan at once. */
 static int plan_by(struct planner *p, struct plan_pool *pool, struct db *db,
     const struct catalog_view *view, struct err *e)
@@ -91,6 +126,7 @@ static int plan_by(struct planner *p, struct plan_pool *pool, struct db *db,
         .per_tenant = !pool->policy->by_tenant ? 0
                       : limit < PER_TENANT_MAX ? limit
                                                : PER_TENANT_MAX,
+        .tenants = TENANTS_MAX,
         .taken_since_us = view == NULL ? 0 : view->since_us,
         .provisioner = pool->provisioner->type,
     };
@@ -104,17 +140,13 @@ static int plan_by(struct planner *p, struct plan_pool *pool, struct db *db,
     plan.snapshot.ageing_us = pool->conf->ageing_s * US_PER_S;
     pool->policy->plan(&plan.snapshot, &decided);
     orders_make(pool, &plan.snapshot, &decided, &orders);
-    if (!lease_trusted(&pool->lease, clock_mono_ns()))
-        return err_set(e, ERR_CONFLICT, "the lease was not renewed in time");
-    if (fault_at(FAULT_PLAN_COMMIT, e) < 0 ||
-        plan_commit(&plan, p->name, &(struct plan_orders){ orders.order, orders.n, orders.round },
-            &result, e) < 0 ||
-        fault_at(FAULT_PLAN_COMMITTED, e) < 0)
+    if (commit(p, &plan, &orders, &result, e) < 0)
         return -1;
     count_plan(&result);
     if (result.planned > 0)
         trigger_raise(&p->act, ACT_CLAIM);
-    return result.deferred + result.gone > 0 || (result.planned > 0 && plan.snapshot.more);
+    return result.deferred + result.gone > 0 || (result.planned > 0 && plan.snapshot.more) ||
+           looks_on(pool, &plan, &decided, result.planned);
 }
 
 /* As above. A plan is made without waiting for a provider that does not answer, but not before it was asked. */

@@ -92,6 +92,8 @@ void orders_make(const struct plan_pool *pool, const struct policy_snapshot *s,
     out->text = mem_calloc(decided->n + 1, sizeof *out->text);
     out->n = decided->n;
     out->round = decided->round;
+    out->window_done = decided->window_done;
+    out->window_left = decided->window_left;
     for (size_t i = 0; i < decided->n; i++) {
         const struct policy_decision *d = &decided->decision[i];
         out->order[i].job = &s->job[d->job];

@@ -12,7 +12,9 @@ struct orders {
     struct plan_order *order;
     char **text; /* that orders borrow from: one for each */
     size_t n;
-    int64_t round; /* as the policy has it */
+    int64_t round; /* these as the policy has them */
+    bool window_done;
+    int64_t window_left;
 };
 #define ORDERS_INIT \
     { \

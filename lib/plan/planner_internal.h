@@ -51,6 +51,7 @@ struct plan_pool {
     /* the decider's alone */
     struct lease lease;
     bool leads;
+    int idle_laps; /* of the window of tenants, since the last job was planned */
 };
 
 struct planner {

@@ -19,22 +19,46 @@ enum { JOBS_MAX = 1000 };
     " AND q.queue_deadline > now()"
 #define IN_ORDER "q.prio DESC, q.enqueued_at, q.job_id"
 
-/* Of r, a row of job_run; $3: with requests. */
+/* Of r, a row of job_run. */
 #define JOB_COLUMNS \
     SQL_CLOCK \
-    ", r.job_id, r.tenant, r.gpu_type, CASE WHEN $3::boolean THEN" \
-    " (SELECT j.request::text FROM job j WHERE j.id = r.job_id) ELSE '' END," \
-    " CASE WHEN $3::boolean THEN (SELECT j.request #>> '{provider_config,region}' FROM job j" \
-    " WHERE j.id = r.job_id) ELSE '' END, r.version, r.prio, " SQL_US( \
-        "r.enqueued_at") ", r.replicas, r.gpus, r.attempts, r.failures, coalesce(" SQL_US("r.passed_over_at") ", 0)"
+    ", r.job_id, r.tenant, r.gpu_type, j.request::text, j.request #>> '{provider_config,region}', r.version," \
+    " r.prio, " SQL_US("r.enqueued_at") ", r.replicas, r.gpus, r.attempts, r.failures," \
+                                        " coalesce(" SQL_US("r.passed_over_at") ", 0)"
+/* $3: with requests. One look-up for each row, whatever the statistics make Postgres believe. */
+#define AND_REQUEST \
+    " LEFT JOIN LATERAL (SELECT k.request FROM job k WHERE $3::boolean AND k.id = r.job_id LIMIT 1) j ON true"
 
-enum stmt { FENCE, TENANTS, JOBS, HEADS, TURNS, TAKEN, PLAN, DEFER, PASS_OVER, TURN, NOTE, PURGE };
+/* From tenant to tenant by the index, from $2 on, $4 and one more. */
+#define TENANTS_WALK \
+    "WITH RECURSIVE t AS ((SELECT q.tenant, 1::bigint AS n FROM job_run q WHERE q.pool_id = $1::smallint" \
+    "  AND q.state = 0 AND q.tenant >= $2 ORDER BY q.tenant LIMIT 1)" \
+    " UNION ALL SELECT (SELECT q.tenant FROM job_run q WHERE q.pool_id = $1::smallint" \
+    "  AND q.state = 0 AND q.tenant > t.tenant ORDER BY q.tenant LIMIT 1), t.n + 1" \
+    " FROM t WHERE t.tenant IS NOT NULL AND t.n <= $4::bigint)"
+
+enum stmt {
+    FENCE,
+    TENANTS,
+    JOBS,
+    HEADS,
+    NEXT,
+    TURNS,
+    TAKEN,
+    PLAN,
+    DEFER,
+    PASS_OVER,
+    TURN,
+    NOTE,
+    PURGE
+};
 
 static const struct db_stmt STMTS[] = {
     /* FOR SHARE: a take-over is an UPDATE of the lease and waits for our commit; FOR KEY SHARE would let it
      * through. A drain is one of the pool: once it is answered nothing more is planned. */
     [FENCE] = { "plan_fence",
-        "SELECT l.round, o.drained_at IS NOT NULL FROM planner_lease l JOIN pool o ON o.id = l.pool_id"
+        "SELECT l.round, o.drained_at IS NOT NULL, l.window_from, l.window_round, l.window_left"
+        " FROM planner_lease l JOIN pool o ON o.id = l.pool_id"
         " WHERE l.pool_id = $1::smallint AND l.holder = $2::uuid AND l.epoch = $3"
         " AND l.expires_at > clock_timestamp() FOR SHARE",
         3 },
@@ -44,22 +68,26 @@ static const struct db_stmt STMTS[] = {
         " WHERE pool_id = $1::smallint AND state > 0 GROUP BY tenant ORDER BY tenant COLLATE \"C\"",
         1 },
     [JOBS] = { "plan_jobs",
-        "SELECT " JOB_COLUMNS " FROM (SELECT * FROM job_run q WHERE q.pool_id = $1::smallint"
-        " AND " DUE " ORDER BY " IN_ORDER JOBS_LIMIT ") r"
-        " ORDER BY r.prio DESC, r.enqueued_at, r.job_id LIMIT $2",
+        "SELECT " JOB_COLUMNS " FROM (SELECT * FROM (SELECT * FROM job_run q"
+        "  WHERE q.pool_id = $1::smallint AND " DUE " ORDER BY " IN_ORDER JOBS_LIMIT ") q"
+        "  ORDER BY " IN_ORDER " LIMIT $2) r" AND_REQUEST
+        " ORDER BY r.prio DESC, r.enqueued_at, r.job_id",
         3 },
-    /* From tenant to tenant by the index, then the heads of each one's queue. */
+    /* The heads of each tenant's queue. */
     [HEADS] = { "plan_heads",
-        "WITH RECURSIVE t AS ((SELECT q.tenant FROM job_run q WHERE q.pool_id = $1::smallint"
-        "  AND q.state = 0 ORDER BY q.tenant LIMIT 1)"
-        " UNION ALL SELECT (SELECT q.tenant FROM job_run q WHERE q.pool_id = $1::smallint"
-        "  AND q.state = 0 AND q.tenant > t.tenant ORDER BY q.tenant LIMIT 1)"
-        " FROM t WHERE t.tenant IS NOT NULL)"
-        " SELECT " JOB_COLUMNS " FROM t CROSS JOIN LATERAL (SELECT *, row_number() OVER (ORDER BY"
-        "  " IN_ORDER ") AS k FROM (SELECT * FROM job_run q WHERE q.pool_id = $1::smallint"
-        "  AND q.tenant = t.tenant AND " DUE " ORDER BY " IN_ORDER " LIMIT $4) q) r"
-        " LEFT JOIN policy_turn p ON p.pool_id = r.pool_id AND p.tenant = r.tenant"
-        " ORDER BY r.k, coalesce(p.finish, 0), r.tenant, r.prio DESC, r.enqueued_at, r.job_id LIMIT $2",
+        TENANTS_WALK
+        " SELECT " JOB_COLUMNS " FROM (SELECT r.*, p.finish FROM t CROSS JOIN LATERAL (SELECT *,"
+        "  row_number() OVER (ORDER BY " IN_ORDER ") AS k FROM (SELECT * FROM job_run q"
+        "  WHERE q.pool_id = $1::smallint AND q.tenant = t.tenant AND " DUE " ORDER BY " IN_ORDER
+        "  LIMIT $5) q) r LEFT JOIN policy_turn p ON p.pool_id = r.pool_id AND p.tenant = r.tenant"
+        "  WHERE t.n <= $4::bigint ORDER BY r.k, coalesce(p.finish, 0), r.tenant, r.prio DESC,"
+        "  r.enqueued_at, r.job_id LIMIT $6) r" AND_REQUEST
+        " ORDER BY r.k, coalesce(r.finish, 0), r.tenant, r.prio DESC, r.enqueued_at, r.job_id",
+        6 },
+    /* Where the tenants after these begin. */
+    [NEXT] = { "plan_next_tenant",
+        TENANTS_WALK
+        " SELECT t.tenant FROM t WHERE t.n > $4::bigint AND t.tenant IS NOT NULL AND $3::boolean",
         4 },
     [TURNS] = { "plan_turns",
         "SELECT tenant, finish FROM policy_turn WHERE pool_id = $1::smallint"
@@ -105,8 +133,11 @@ static const struct db_stmt STMTS[] = {
         3 },
     [NOTE] = { "plan_note",
         "UPDATE planner_lease SET planned_at = clock_timestamp(), plan_us = $2, planned = $3::int,"
-        " round = greatest(round, $4) WHERE pool_id = $1::smallint",
-        4 },
+        " round = greatest(round, $4), window_left = CASE WHEN $5::boolean THEN -1 ELSE $7 END,"
+        " window_from = CASE WHEN $5::boolean THEN $6 ELSE window_from END,"
+        " window_round = CASE WHEN $5::boolean THEN greatest(round, $4) ELSE window_round END"
+        " WHERE pool_id = $1::smallint",
+        7 },
     [PURGE] = { "plan_purge_turns",
         "DELETE FROM policy_turn WHERE pool_id = $1::smallint AND finish <= $2", 2 },
 };
@@ -128,6 +159,8 @@ void plan_end(struct plan *p)
     db_rows_free(&p->tenants);
     db_rows_free(&p->turns);
     db_rows_free(&p->takens);
+    db_rows_free(&p->fence);
+    db_rows_free(&p->next);
 }
 
 static int read_tenants(struct plan *p, struct err *e)
@@ -236,23 +269,42 @@ static int read_jobs(struct plan *p, size_t most, struct err *e)
     return 0;
 }
 
-/* More may be due than was read where a tenant gave as many as it was asked for. */
-static int ask_jobs(struct plan *p, const struct plan_ask *ask, struct err *e)
+/* The heads of the tenants in the window, and where the next one begins: at the first tenant of all after the last. More
+ * may be due than was read where a tenant gave as many as it was asked for, and where there are other tenants. */
+static int ask_heads(struct plan *p, const struct plan_ask *ask, int64_t most, struct err *e)
 {
     const struct db_arg pool = DB_INT8(p->lease->pool_id);
-    const int64_t most = ask->jobs < JOBS_MAX ? ask->jobs : JOBS_MAX;
-    const struct db_arg limit = DB_INT8(most + 1);
+    const struct db_arg from = DB_TEXT(p->window_from);
     const struct db_arg with = DB_BOOL(ask->with_requests);
-    const int rc = ask->per_tenant > 0
-                       ? db_many(p->db, &STMTS[HEADS],
-                             DB_ARGS(pool, limit, with, DB_INT8(ask->per_tenant)), &p->jobs, e)
-                       : db_many(p->db, &STMTS[JOBS], DB_ARGS(pool, limit, with), &p->jobs, e);
+    const struct db_arg tenants = DB_INT8(ask->tenants > 0 ? ask->tenants : most);
+    const int none =
+        db_opt(p->db, &STMTS[NEXT], DB_ARGS(pool, from, DB_BOOL(true), tenants), &p->next, e);
 
-    if (rc < 0 || read_jobs(p, (size_t)most, e) < 0)
+    if (none < 0 ||
+        db_many(p->db, &STMTS[HEADS],
+            DB_ARGS(pool, from, with, tenants, DB_INT8(ask->per_tenant), DB_INT8(most + 1)),
+            &p->jobs, e) < 0 ||
+        read_jobs(p, (size_t)most, e) < 0)
         return -1;
-    if (ask->per_tenant > 0 && (int64_t)p->snapshot.n_jobs >= ask->per_tenant)
+    if (none == 0)
+        p->window_next = db_text(&p->next, 0, 0);
+    p->snapshot.window.part = none == 0 || p->window_from[0] != '\0';
+    if ((int64_t)p->snapshot.n_jobs >= ask->per_tenant || p->snapshot.window.part)
         p->snapshot.more = true;
     return 0;
+}
+
+static int ask_jobs(struct plan *p, const struct plan_ask *ask, struct err *e)
+{
+    const int64_t most = ask->jobs < JOBS_MAX ? ask->jobs : JOBS_MAX;
+
+    if (ask->per_tenant > 0)
+        return ask_heads(p, ask, most, e);
+    return db_many(p->db, &STMTS[JOBS],
+               DB_ARGS(DB_INT8(p->lease->pool_id), DB_INT8(most + 1), DB_BOOL(ask->with_requests)),
+               &p->jobs, e) < 0
+               ? -1
+               : read_jobs(p, (size_t)most, e);
 }
 
 static int read_snapshot(struct plan *p, const struct plan_ask *ask, struct err *e)
@@ -279,11 +331,23 @@ static int read_snapshot(struct plan *p, const struct plan_ask *ask, struct err 
     return 0;
 }
 
+static int read_fence(struct plan *p, struct err *e)
+{
+    const struct db_int8_at numbers[] = {
+        { 0, &p->snapshot.round },
+        { 3, &p->snapshot.window.round },
+        { 4, &p->snapshot.window.left },
+    };
+    p->window_from = db_text(&p->fence, 0, 2);
+    if (db_int8s(&p->fence, 0, numbers, sizeof numbers / sizeof numbers[0], e) < 0)
+        return -1;
+    return db_bool(&p->fence, 0, 1, &p->drained, e);
+}
+
 int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask, struct plan *out,
     struct err *e)
 {
     cleanup_plan struct plan p = PLAN_INIT;
-    cleanup_rows struct db_rows held = DB_ROWS_INIT;
     p.db = db;
     p.lease = l;
     p.provisioner = ask->provisioner;
@@ -291,11 +355,10 @@ int plan_begin(struct db *db, const struct lease *l, const struct plan_ask *ask,
     if (db_begin(db, &p.txn, e) < 0)
         return err_wrap(e, "plan");
     int lost = db_opt(db, &STMTS[FENCE],
-        DB_ARGS(DB_INT8(l->pool_id), DB_TEXT(l->holder), DB_INT8(l->epoch)), &held, e);
+        DB_ARGS(DB_INT8(l->pool_id), DB_TEXT(l->holder), DB_INT8(l->epoch)), &p.fence, e);
     if (lost == 1)
         return 1;
-    if (lost < 0 || db_int8(&held, 0, 0, &p.snapshot.round, e) < 0 ||
-        db_bool(&held, 0, 1, &p.drained, e) < 0 || read_snapshot(&p, ask, e) < 0)
+    if (lost < 0 || read_fence(&p, e) < 0 || read_snapshot(&p, ask, e) < 0)
         return err_wrap(e, "plan");
     HAND_OVER(out, &p, ((struct plan)PLAN_INIT));
     return 0;
@@ -370,10 +433,14 @@ static int write_note(
 {
     const struct db_arg pool = DB_INT8(p->lease->pool_id);
     const struct db_arg round = DB_INT8(orders->round);
+    /* While one plan sees all tenants the window begins anew each time. */
+    const bool moves = !p->drained && (!p->snapshot.window.part || orders->window_done);
     const int64_t took_us = (clock_mono_ns() - p->began_ns) / (NS_PER_MS / US_PER_MS);
 
-    if (db_exec(p->db, &STMTS[NOTE], DB_ARGS(pool, DB_INT8(took_us), DB_INT8(planned), round), NULL,
-            e) < 0)
+    if (db_exec(p->db, &STMTS[NOTE],
+            DB_ARGS(pool, DB_INT8(took_us), DB_INT8(planned), round, DB_BOOL(moves),
+                DB_TEXT(p->window_next), DB_INT8(moves ? -1 : orders->window_left)),
+            NULL, e) < 0)
         return -1;
     return orders->round == 0 ? 0 : db_exec(p->db, &STMTS[PURGE], DB_ARGS(pool, round), NULL, e);
 }

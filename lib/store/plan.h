@@ -24,6 +24,8 @@ struct plan_ask {
     bool with_requests; /* fill request_json and region of the candidates */
     int64_t
         per_tenant; /* > 0: the first so many of each tenant, least served tenants first, and the turns */
+    int64_t
+        tenants; /* with per_tenant: most tenants to look at; the others' turn comes in other plans */
     int64_t taken_since_us; /* > 0: what was planned since, by Postgres' clock, is told as taken */
     const char
         *provisioner; /* of whoever plans, for the provision rows; NULL: as the pool's row has it */
@@ -33,7 +35,9 @@ struct plan {
     struct policy_snapshot snapshot; /* quotas and the catalog are the caller's to add */
     struct db *db;
     const struct lease *lease;
-    bool drained; /* the pool: it has no candidates */
+    const char *window_from; /* of window */
+    const char *window_next; /* where the next one begins */
+    bool drained;            /* the pool: it has no candidates */
     const char *provisioner;
     struct db_txn txn;
     struct policy_job *job;
@@ -44,13 +48,16 @@ struct plan {
     struct db_rows tenants;
     struct db_rows turns;
     struct db_rows takens;
+    struct db_rows fence;
+    struct db_rows next;
     int64_t began_ns;
 };
 #define PLAN_INIT \
     { \
         .db = NULL, .lease = NULL, .txn = DB_TXN_INIT, .drained = false, .provisioner = NULL, \
         .job = NULL, .tenant = NULL, .turn = NULL, .taken = NULL, .jobs = DB_ROWS_INIT, \
-        .tenants = DB_ROWS_INIT, .turns = DB_ROWS_INIT, .takens = DB_ROWS_INIT \
+        .tenants = DB_ROWS_INIT, .turns = DB_ROWS_INIT, .takens = DB_ROWS_INIT, \
+        .fence = DB_ROWS_INIT, .next = DB_ROWS_INIT, .window_from = "", .window_next = "" \
     }
 void plan_end(struct plan *p); /* rolls back what is not committed */
 #define cleanup_plan __attribute__((cleanup(plan_end)))
@@ -78,6 +85,8 @@ struct plan_orders {
     const struct plan_order *order;
     size_t n;
     int64_t round; /* where the round robin stands after it; 0: as before */
+    bool window_done;
+    int64_t window_left; /* as the policy has them */
 };
 
 struct plan_result {

@@ -50,6 +50,24 @@ def test_fair_keeps_a_tenant_within_its_quota(yard):
     assert sorted(planned(yard)) == list("aaaabbb")
 
 
+def test_hundreds_of_tenants_that_have_their_share_hide_nobody(yard):
+    """A plan looks at some tenants only: where it finds nothing it goes on to the next ones, and does not wait for its tick."""
+    yard.pool("default", policy="fair", max_concurrent_provisioning=4, tenants="* jobs=1")
+    for _ in range(2):
+        yard.enqueue(600)
+        yard.stack.sql("UPDATE job_run r SET tenant = 't' || n FROM (SELECT job_id, row_number() OVER () AS n FROM job_run"
+                       " WHERE tenant = 'test') x WHERE r.job_id = x.job_id")
+    # one job of each is live, and nobody's to work on
+    yard.stack.sql("UPDATE job_run SET lease_owner = gen_random_uuid(), lease_until = now() + interval '1 hour'"
+                   " WHERE job_id IN (SELECT DISTINCT ON (tenant) job_id FROM job_run)")
+    for state, event in ((1, 1), (8, 18)):
+        yard.stack.sql("UPDATE job_run SET state = %s, event = %s WHERE lease_owner IS NOT NULL", (state, event))
+    (last,) = yard.enqueue(1, tenant="zz")
+    with yard.planner(WB_PLANNER_INTERVAL_S=3600):
+        yard.reaches(last, "completed", hurry=False)
+    assert yard.states() == {"queued": 600, "cancelling": 600, "completed": 1}
+
+
 def test_capacity_passes_over_what_does_not_fit_and_tells_why(yard):
     yard.pool("default", policy="capacity", max_concurrent_provisioning=10, catalog_s=1)
     yard.env["WB_LOCAL_SLOTS"] = "2"

@@ -155,7 +155,8 @@ int64_t job_plan(struct db *db, const struct lease *l, int64_t max_provisioning)
         order[i] = (struct plan_order){ .job = &p.snapshot.job[decided.decision[i].job],
             .verdict = POLICY_PLAN,
             .spec_json = "{\"replicas\": 1}" };
-    ok(plan_commit(&p, "test", &(struct plan_orders){ order, decided.n, 0 }, &result, &e));
+    ok(plan_commit(
+        &p, "test", &(struct plan_orders){ .order = order, .n = decided.n }, &result, &e));
     assert_int_equal(result.gone, 0);
     return result.planned;
 }

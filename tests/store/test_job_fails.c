@@ -195,7 +195,7 @@ static int plan_one(struct err *e)
     const struct plan_order order = {
         .job = p.snapshot.job, .verdict = POLICY_PLAN, .spec_json = "{\"replicas\": 1}"
     };
-    int result = plan_commit(&p, "test", &(struct plan_orders){ &order, 1, 0 }, &out, e);
+    int result = plan_commit(&p, "test", &(struct plan_orders){ .order = &order, .n = 1 }, &out, e);
     assert_int_equal(out.planned, result < 0 ? -1 : 1);
     return result;
 }

@@ -70,7 +70,9 @@ static void plan(struct actor *a, const struct lease *l)
         order[i] = (struct plan_order){ .job = &p.snapshot.job[decided.decision[i].job],
             .verdict = POLICY_PLAN,
             .spec_json = "{}" };
-    note(a, plan_commit(&p, "planner", &(struct plan_orders){ order, decided.n, 0 }, &result, &e),
+    note(a,
+        plan_commit(
+            &p, "planner", &(struct plan_orders){ .order = order, .n = decided.n }, &result, &e),
         &e);
     a->plans += result.planned > 0;
 }

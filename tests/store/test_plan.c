@@ -38,7 +38,7 @@ static void the_provider_is_that_of_whoever_plans(void **state)
     ask.provisioner = "lambdaCloud";
     ok(plan_begin(fx.db, &l, &ask, &p, &e));
     struct plan_order order = planned(&p.snapshot.job[0]);
-    ok(plan_commit(&p, "planner x", &(struct plan_orders){ &order, 1, 0 }, &result, &e));
+    ok(plan_commit(&p, "planner x", &(struct plan_orders){ .order = &order, .n = 1 }, &result, &e));
     fx_value("SELECT provider FROM provision", "lambdaCloud");
 }
 
@@ -58,7 +58,7 @@ static void a_planned_job_has_its_spec_and_its_intent(void **state)
     ok(plan_begin(fx.db, &l, &ASK, &p, &e));
     struct plan_order order = planned(&p.snapshot.job[0]);
     order.detail_json = "{\"why\": \"first\"}";
-    ok(plan_commit(&p, "planner x", &(struct plan_orders){ &order, 1, 0 }, &result, &e));
+    ok(plan_commit(&p, "planner x", &(struct plan_orders){ .order = &order, .n = 1 }, &result, &e));
     assert_int_equal(result.planned, 1);
     job_now(id, &got);
     assert_int_equal(got.job[0].state, JOB_PLANNED);
@@ -261,7 +261,7 @@ static void a_deferred_job_says_why_and_waits(void **state)
             .error_code = "schedule",
             .error = "no such accelerator",
             .delay_ms = 3600 * 1000 };
-        ok(plan_commit(&p, "test", &(struct plan_orders){ &order, 1, 0 }, &result, &e));
+        ok(plan_commit(&p, "test", &(struct plan_orders){ .order = &order, .n = 1 }, &result, &e));
     }
     assert_int_equal(result.deferred, 1);
     job_now(id, &got);
@@ -294,7 +294,7 @@ static void a_job_that_changed_meanwhile_is_passed_over(void **state)
     ok(job_cancel(user, id[0], "alice", &s, &e));
     assert_int_equal(s, JOB_CANCELLED);
     struct plan_order order[] = { planned(&p.snapshot.job[0]), planned(&p.snapshot.job[1]) };
-    ok(plan_commit(&p, "test", &(struct plan_orders){ order, 2, 0 }, &result, &e));
+    ok(plan_commit(&p, "test", &(struct plan_orders){ .order = order, .n = 2 }, &result, &e));
     assert_int_equal(result.planned, 1);
     assert_int_equal(result.gone, 1);
     assert_int_equal(job_state_now(id[0]), JOB_CANCELLED);
@@ -317,8 +317,9 @@ static void a_policy_that_takes_too_many_is_stopped(void **state)
         cleanup_plan struct plan p = PLAN_INIT;
         ok(plan_begin(fx.db, &l, &ask, &p, &e));
         struct plan_order order[] = { planned(&p.snapshot.job[0]), planned(&p.snapshot.job[1]) };
-        fx_fails(plan_commit(&p, "test", &(struct plan_orders){ order, 2, 0 }, &result, &e), &e,
-            ERR_INTERNAL, "policy");
+        fx_fails(
+            plan_commit(&p, "test", &(struct plan_orders){ .order = order, .n = 2 }, &result, &e),
+            &e, ERR_INTERNAL, "policy");
     }
     fx_value("SELECT count(*) FROM job_run WHERE state = 0", "2");
 }
@@ -389,7 +390,7 @@ static void a_take_over_waits_for_the_plan(void **state)
     assert_int_equal(pthread_create(&thread, NULL, take_over, &t), 0);
     wait_for_a_lock();
     struct plan_order order = planned(&p.snapshot.job[0]);
-    ok(plan_commit(&p, "test", &(struct plan_orders){ &order, 1, 0 }, &result, &e));
+    ok(plan_commit(&p, "test", &(struct plan_orders){ .order = &order, .n = 1 }, &result, &e));
     pthread_join(thread, NULL);
     assert_int_equal(t.result, 1); /* it had not run out */
     fx_sql("UPDATE planner_lease SET expires_at = clock_timestamp() - interval '1 ms'");
@@ -411,8 +412,8 @@ static void the_leader_renews_within_its_plan(void **state)
     job_lead(fx.db, PLANNER_A, &a);
     ok(plan_begin(fx.db, &a, &ASK, &p, &e));
     ok(lease_renew(fx.db, &a, &e));
-    ok(plan_commit(
-        &p, "test", &(struct plan_orders){ NULL, 0, 0 }, &(struct plan_result){ 0 }, &e));
+    ok(plan_commit(&p, "test", &(struct plan_orders){ .order = NULL, .n = 0 },
+        &(struct plan_result){ 0 }, &e));
 }
 
 int main(void)

@@ -47,8 +47,10 @@ static void serve(struct lease *l, const struct plan_ask *ask, char out[64])
         out[i] = order[i].job->tenant[0];
     }
     out[decided.n] = '\0';
-    ok(plan_commit(
-        &p, "test", &(struct plan_orders){ order, decided.n, decided.round }, &result, &e));
+    ok(plan_commit(&p, "test",
+        &(struct plan_orders){
+            order, decided.n, decided.round, decided.window_done, decided.window_left },
+        &result, &e));
     assert_int_equal(result.planned, decided.n);
 }
 
@@ -105,6 +107,60 @@ static void turns_outlive_their_plan(void **state)
     assert_string_equal(all, "abcaaa");
 }
 
+/* More tenants than one plan looks at: the window goes on from plan to plan and from planner to planner, past those that
+ * have nothing due, and begins again behind the last. */
+static void a_window_of_tenants_goes_round(void **state)
+{
+    struct lease l;
+    const struct plan_ask three = {
+        .max_provisioning = 2, .jobs = 100, .per_tenant = 2, .tenants = 3
+    };
+    char got[64] = "";
+    char all[64] = "";
+    (void)state;
+    for (const char *name = "abcdefgh"; *name != '\0'; name++) {
+        const char tenant[] = { *name, '\0' };
+        queue(tenant, 0);
+        queue(tenant, *name == 'a' || *name == 'e' ? 9 : 0);
+    }
+    fx_sql("UPDATE job_run SET not_before = now() + interval '1 hour' WHERE tenant = 'b'");
+    job_lead(fx.db, PLANNER_A, &l);
+    for (int i = 0; i < 40 && strlen(all) < 14; i++) {
+        serve(&l, &three, got);
+        (void)str_copy(all + strlen(all), sizeof all - strlen(all), got);
+        fx_sql("UPDATE job_run SET queue_deadline = now() WHERE state = 1"); /* counts no more */
+        if (i == 3) {
+            fx_sql("UPDATE planner_lease SET expires_at = clock_timestamp() - interval '1 ms'");
+            job_lead(fx.db, PLANNER_B, &l);
+        }
+    }
+    /* the place that was over in the second window went to d, which stands back for it in the second lap */
+    assert_string_equal(all, "acedfdghacefhg");
+    fx_value("SELECT count(*) FROM job_run WHERE state = 0", "2");
+}
+
+/* Nothing but the window's own is read. */
+static void a_plan_looks_at_so_many_tenants_and_no_more(void **state)
+{
+    struct err e = ERR_INIT;
+    struct lease l;
+    struct plan_ask ask = { .max_provisioning = 9, .jobs = 100, .per_tenant = 2, .tenants = 2 };
+    (void)state;
+    queue("", 0);
+    queue("b", 0);
+    queue("c", 0);
+    job_lead(fx.db, PLANNER_A, &l);
+    for (int64_t n = 2; n <= 3; n++) {
+        cleanup_plan struct plan p = PLAN_INIT;
+        ask.tenants = n;
+        ok(plan_begin(fx.db, &l, &ask, &p, &e));
+        assert_int_equal(p.snapshot.n_jobs, n);
+        assert_int_equal(p.snapshot.window.part, n == 2);
+        assert_int_equal(p.snapshot.window.left, -1);
+        assert_string_equal(p.window_next, n == 2 ? "c" : "");
+    }
+}
+
 /* Whoever has no more than the round itself need not be remembered. */
 static void turns_of_the_past_are_forgotten(void **state)
 {
@@ -136,7 +192,7 @@ static void pass_over(struct lease *l, const char *why, int64_t passed_over)
     const struct plan_order order = {
         .job = &p.snapshot.job[0], .verdict = POLICY_PASS_OVER, .error_code = "waits", .error = why
     };
-    ok(plan_commit(&p, "test", &(struct plan_orders){ &order, 1, 0 }, &result, &e));
+    ok(plan_commit(&p, "test", &(struct plan_orders){ .order = &order, .n = 1 }, &result, &e));
     assert_int_equal(result.passed_over, passed_over);
 }
 
@@ -227,6 +283,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FX_BOTH(the_heads_of_all_queues_are_seen),
         FX_BOTH(turns_outlive_their_plan),
+        FX_BOTH(a_window_of_tenants_goes_round),
+        FX_BOTH(a_plan_looks_at_so_many_tenants_and_no_more),
         FX_BOTH(turns_of_the_past_are_forgotten),
         FX_BOTH(a_job_that_is_passed_over_says_why_and_stays_due),
         FX_BOTH(what_was_planned_since_is_told),

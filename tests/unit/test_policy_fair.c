@@ -7,10 +7,12 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "model/quota.h"
 
 enum { JOBS_MAX = 64, TENANTS_MAX = 8 };
@@ -364,6 +366,173 @@ static void no_text_is_no_quota(void **state)
     assert_int_equal(q.n, 0);
 }
 
+/* --- more tenants than one plan looks at --- */
+
+enum { CROWD = 4000, LOOKS_AT = 250, AT_ONCE = 8, NAME_SIZE = 8 };
+
+/* Tenants "0000", "0001", ... each with so many jobs; one window after another of those that have any. */
+struct crowd {
+    char name[CROWD][NAME_SIZE];
+    int64_t jobs[CROWD];
+    int64_t priority[CROWD];
+    int64_t finish[CROWD];
+    int64_t live[CROWD];
+    int64_t served[CROWD];
+    int64_t round;
+    struct policy_window window;
+    size_t from;
+    size_t of[LOOKS_AT]; /* who the window has, in order */
+    size_t n;
+};
+
+static void come(struct crowd *c, int64_t jobs)
+{
+    *c = (struct crowd){ .window = { .left = -1 } };
+    for (size_t i = 0; i < CROWD; i++) {
+        (void)snprintf(c->name[i], NAME_SIZE, "%04zu", i);
+        c->jobs[i] = jobs;
+    }
+}
+
+/* Where the window after this one begins: 0 behind the last. */
+static size_t look(struct crowd *c)
+{
+    size_t i = c->from;
+    c->n = 0;
+    for (; i < CROWD && c->n < LOOKS_AT; i++) {
+        if (c->jobs[i] > 0)
+            c->of[c->n++] = i;
+    }
+    while (i < CROWD && c->jobs[i] == 0)
+        i++;
+    c->window.part = c->from > 0 || i < CROWD;
+    return i % CROWD;
+}
+
+/* One plan: the head of each tenant's queue, as the store reads them. Returns how many it planned. */
+static size_t crowd_plan(struct crowd *c, const char *quotas)
+{
+    struct policy_job job[LOOKS_AT];
+    struct policy_turn turn[LOOKS_AT];
+    struct policy_tenant tenant[LOOKS_AT];
+    cleanup_policy_plan struct policy_plan p = POLICY_PLAN_INIT;
+    struct quotas q = QUOTAS_INIT;
+    struct err e = ERR_INIT;
+    size_t planned = 0;
+    const size_t next = look(c);
+    assert_int_equal(quotas_parse(quotas, &q, &e), 0);
+    for (size_t i = 0; i < c->n; i++) {
+        const size_t who = c->of[i];
+        job[i] = (struct policy_job){ .tenant = c->name[who],
+            .enqueued_us = (int64_t)who,
+            .priority = c->priority[who],
+            .replicas = 1,
+            .gpu_type = "" };
+        turn[i] = (struct policy_turn){ c->name[who], c->finish[who] };
+        tenant[i] = (struct policy_tenant){ .name = c->name[who], .live = c->live[who] };
+    }
+    const struct policy_snapshot s = { .max_provisioning = AT_ONCE,
+        .job = job,
+        .n_jobs = c->n,
+        .more = true,
+        .tenant = tenant,
+        .n_tenants = c->n,
+        .quota = q.quota,
+        .n_quotas = q.n,
+        .turn = turn,
+        .n_turns = c->n,
+        .round = c->round,
+        .window = c->window };
+    policy_fair(&s, &p);
+    for (size_t i = 0; i < p.n; i++) {
+        const size_t who = c->of[p.decision[i].job];
+        if (p.decision[i].verdict != POLICY_PLAN)
+            continue;
+        c->finish[who] = p.decision[i].finish;
+        c->jobs[who]--;
+        c->served[who]++;
+        planned++;
+    }
+    c->round = p.round > c->round ? p.round : c->round;
+    c->window.left = p.window_done ? -1 : p.window_left;
+    if (p.window_done || !c->window.part) {
+        c->window.round = c->round;
+        c->from = next;
+    }
+    quotas_free(&q);
+    return planned;
+}
+
+static struct crowd *crowd_new(int64_t jobs)
+{
+    struct crowd *c = mem_calloc(1, sizeof *c);
+    come(c, jobs);
+    return c;
+}
+
+/* Nobody waits for longer than all others' turns, although some have higher priorities and no end of jobs. */
+static void of_thousands_each_gets_its_turn_in_a_bounded_number_of_plans(void **state)
+{
+    cleanup_free struct crowd *c = crowd_new(1000);
+    (void)state;
+    for (size_t i = 0; i < CROWD; i += 7)
+        c->priority[i] = 1000;
+    for (int lap = 1; lap <= 3; lap++) {
+        for (size_t i = 0; i < CROWD / AT_ONCE + CROWD / LOOKS_AT; i++)
+            assert_in_range(crowd_plan(c, ""), 1, AT_ONCE);
+        for (size_t i = 0; i < CROWD; i++) {
+            if (c->served[i] < lap)
+                fail_msg("%s was served %d times in %d laps", c->name[i], (int)c->served[i], lap);
+        }
+    }
+}
+
+static void of_thousands_each_gets_its_weight(void **state)
+{
+    cleanup_free struct crowd *c = crowd_new(1000);
+    (void)state;
+    for (size_t i = 0; c->served[CROWD - 1] < 2; i++)
+        assert_true(crowd_plan(c, "0100 weight=3, 2100 weight=5, * weight=1") > 0 && i < 2 * CROWD);
+    assert_in_range(c->served[100], 5, 7);
+    assert_in_range(c->served[2100], 9, 11);
+    assert_in_range(c->served[2101], 1, 3);
+}
+
+/* Newcomers whose names lie in the window do not keep it there. */
+static void who_comes_in_between_does_not_hold_the_others_up(void **state)
+{
+    cleanup_free struct crowd *c = crowd_new(1);
+    size_t plans = 0;
+    (void)state;
+    for (size_t i = 0; i < LOOKS_AT / 2; i++)
+        c->priority[i] = 1000;
+    for (; c->served[CROWD - 1] == 0; plans++) {
+        assert_true(plans < 3 * (CROWD / AT_ONCE + CROWD / LOOKS_AT));
+        (void)crowd_plan(c, "");
+        for (size_t i = 0; i < LOOKS_AT / 2;
+             i++) { /* new ones, under the names of those that went */
+            if (c->jobs[i] == 0) {
+                c->jobs[i] = 1;
+                c->finish[i] = 0;
+            }
+        }
+    }
+}
+
+/* Thousands whose quota is used up hide nobody: window after window is passed over. */
+static void those_that_have_their_share_are_passed_by(void **state)
+{
+    cleanup_free struct crowd *c = crowd_new(1);
+    size_t plans = 0;
+    (void)state;
+    for (size_t i = 0; i < CROWD; i++)
+        c->live[i] = 1;
+    c->live[CROWD - 2] = 0;
+    while (crowd_plan(c, "* jobs=1") == 0)
+        assert_true(++plans <= CROWD / LOOKS_AT);
+    assert_int_equal(c->served[CROWD - 2], 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +550,10 @@ int main(void)
         cmocka_unit_test(quotas_are_read),
         cmocka_unit_test(bad_quotas_say_what_is_wrong),
         cmocka_unit_test(no_text_is_no_quota),
+        cmocka_unit_test(of_thousands_each_gets_its_turn_in_a_bounded_number_of_plans),
+        cmocka_unit_test(of_thousands_each_gets_its_weight),
+        cmocka_unit_test(who_comes_in_between_does_not_hold_the_others_up),
+        cmocka_unit_test(those_that_have_their_share_are_passed_by),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
