@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "daemons/agent.h"
-#include "depot/inspect.h"
+#include "store/inspect.h"
 #include "depot/land.h"
 #include "depot/rehash.h"
 #include "depot/status.h"

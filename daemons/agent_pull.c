@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "daemons/agent_progress.h"
 #include "daemons/agent_sink.h"
-#include "depot/inspect.h"
+#include "store/inspect.h"
 #include "depot/land.h"
 #include "depot/rehash.h"
 #include "depot/reuse.h"

@@ -11,7 +11,7 @@
  * A struct depot is one artifact of it. Only reads and opens; safe for any thread once it is open. */
 #include <stdbool.h>
 
-#include "depot/tree.h"
+#include "base/tree.h"
 #include "model/manifest.h"
 #include "model/mishap.h"
 

@@ -4,17 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/str.h"
+#include "store/seal.h"
 
-enum {
-    PLAIN_MODE = 0444,
-    EXECUTABLE_MODE = 0555,
-    FOLDER_MODE = 0555,
-    NEW_MODE = 0644,
-    RECEIPT_MAX = 1 << 20
-};
+enum { FOLDER_MODE = 0555, NEW_MODE = 0644, RECEIPT_MAX = 1 << 20 };
 
 static int sync_data(const struct part *p, struct mishap *why)
 {
@@ -49,41 +45,16 @@ static int write_file(
 static int write_papers(const struct part *p, const struct receipt *r, struct mishap *why)
 {
     cleanup_buf struct buf text = BUF_INIT(RECEIPT_MAX);
-    char digest[DIGEST_TEXT_SIZE];
+    char line[SEAL_LINE_SIZE];
 
     if (write_file(p, DEPOT_MANIFEST, p->manifest_text, p->manifest_size, why) < 0)
         return -1;
-    digest_print(&p->digest, digest);
-    buf_printf(&text, "%s  " DEPOT_MANIFEST "\n", digest + sizeof "sha256:" - 1);
-    if (write_file(p, DEPOT_DIGEST, text.data, text.len, why) < 0)
+    seal_line(&p->digest, line);
+    if (write_file(p, DEPOT_DIGEST, line, strlen(line), why) < 0)
         return -1;
-    buf_clear(&text);
     receipt_print(r, p->manifest, &text);
     buf_putc(&text, '\n');
     return write_file(p, DEPOT_RECEIPT, text.data, text.len, why);
-}
-
-/* Paths of a walk begin with "files/". */
-static mode_t mode_of(const struct part *p, const char *path)
-{
-    static const char BEGIN[] = DEPOT_FILES "/";
-    const struct manifest_file *f =
-        str_starts(path, BEGIN) ? manifest_find(p->manifest, path + sizeof BEGIN - 1) : NULL;
-
-    return f != NULL && f->executable ? EXECUTABLE_MODE : PLAIN_MODE;
-}
-
-static int set_mode(void *ctx, const struct tree_entry *e)
-{
-    switch (e->kind) {
-    case TREE_FOLDER:
-        return 0;
-    case TREE_FOLDER_END:
-        return fchmod(e->folder, FOLDER_MODE);
-    case TREE_FILE:
-    default:
-        return fchmodat(e->parent, e->name, mode_of(ctx, e->path), 0);
-    }
 }
 
 /* Somebody who can still write to a file would write into the version. */
@@ -144,10 +115,8 @@ int land_part(struct part *p, const struct receipt *r, struct mishap *why)
 {
     if (sync_data(p, why) < 0 || remove_journal(p, why) < 0 || write_papers(p, r, why) < 0)
         return -1;
-    if (tree_sync_folders(p->folder) < 0)
-        return mishap_errno(why, true, "cannot sync the folders of the part");
-    if (tree_walk(p->folder, set_mode, p) < 0)
-        return mishap_errno(why, true, "cannot make the part read-only");
+    if (seal_tree(p->folder, p->manifest) < 0)
+        return mishap_errno(why, true, "cannot make the part durable and read-only");
     if (check_alone(p, why) < 0)
         return -1;
     return move_in(p, why);

@@ -32,7 +32,7 @@ int part_remove(struct part *p, struct mishap *why)
 
     cleanup_fd_(&p->journal);
     p->journal = -1;
-    if (tree_remove_folder(held->depot->tmp, held->name) < 0)
+    if (tree_remove(held->depot->tmp, held->name) < 0)
         return mishap_errno(why, true, "cannot remove %s", held->name);
     return 0;
 }
@@ -106,7 +106,7 @@ static int look_at(void *ctx, const struct tree_entry *e)
     if (folder < 0)
         return 0;
     if (s->part->folder >= 0) /* one is enough */
-        return tree_remove_folder(s->depot->tmp, name);
+        return tree_remove(s->depot->tmp, name);
     s->part->folder = STEAL_FD(folder);
     s->part->taken = true;
     return str_copy(s->part->name, sizeof s->part->name, name);
@@ -163,20 +163,10 @@ static int open_journal(struct part *p, struct mishap *why)
     return 0;
 }
 
-/* What a writer left that was about to land it can be written to again. */
-static int make_writable(void *ctx, const struct tree_entry *e)
-{
-    (void)ctx;
-    if (e->kind == TREE_FOLDER_END || S_ISLNK(e->stat.st_mode))
-        return 0;
-    const mode_t mode = e->kind == TREE_FOLDER ? FOLDER_MODE : FILE_MODE;
-    return (e->stat.st_mode & ALLPERMS) == mode ? 0 : fchmodat(e->parent, e->name, mode, 0);
-}
-
 static int open_tree(struct part *p, struct mishap *why)
 {
-    if (p->taken &&
-        (fchmod(p->folder, FOLDER_MODE) < 0 || tree_walk(p->folder, make_writable, NULL) < 0))
+    /* what a writer left that was about to land it can be written to again */
+    if (p->taken && tree_open_up(p->folder) < 0)
         return mishap_errno(why, true, "cannot make what was left writable");
     p->files = tree_make_folder(p->folder, DEPOT_FILES);
     if (p->files < 0)

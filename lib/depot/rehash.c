@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "depot/tree.h"
+#include "base/tree.h"
 
 enum { PIECE = 1 << 20, ALIGN = 4096, THREADS_MAX = 16 };
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -12,9 +11,9 @@
 #include "base/digest.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "store/artifact_tree.h"
+#include "base/tree.h"
 
-enum { HASH_BUFFER = 1 << 20, TICK_BYTES = 64 << 20, FOLDER_MODE = 0755, DISK_PATH_SIZE = 4096 };
+enum { HASH_BUFFER = 1 << 20, TICK_BYTES = 64 << 20 };
 
 int disk_failed(const char *what, const char *path, struct err *e)
 {
@@ -26,14 +25,8 @@ int disk_failed(const char *what, const char *path, struct err *e)
 
 int disk_folder(int at, const char *name, bool make, int *fd, struct err *e)
 {
-    if (make && mkdirat(at, name, FOLDER_MODE) == 0) {
-        if (at != AT_FDCWD && fsync(at) < 0)
-            return disk_failed("sync the folder of", name, e);
-    } else if (make && errno != EEXIST) {
-        return disk_failed("make folder", name, e);
-    }
-    *fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return *fd < 0 ? disk_failed("open folder", name, e) : 0;
+    *fd = make ? tree_make_folder(at, name) : tree_open_folder(at, name);
+    return *fd < 0 ? disk_failed(make ? "make folder" : "open folder", name, e) : 0;
 }
 
 /* The folder `name` below the one that *fd is, which it replaces. */
@@ -64,20 +57,9 @@ static void part_name(const struct disk_part *p, char name[DISK_PART_NAME_SIZE])
     (void)!str_format(name, DISK_PART_NAME_SIZE, "%s.%s.part", p->version, p->uuid);
 }
 
-static int part_path(const struct disk_part *p, char path[DISK_PATH_SIZE], struct err *e)
-{
-    char name[DISK_PART_NAME_SIZE];
-
-    part_name(p, name);
-    return str_format(path, DISK_PATH_SIZE, "%s/%s/.tmp/%s", p->root, p->artifact, name) < 0
-               ? err_set(e, ERR_INVALID, "the path of the store is too long")
-               : 0;
-}
-
 int disk_part_open(const struct disk_part *p, bool alone, bool wait, int *out, struct err *e)
 {
     char name[DISK_PART_NAME_SIZE];
-    char path[DISK_PATH_SIZE];
     cleanup_fd int fd = -1;
 
     part_name(p, name);
@@ -86,8 +68,8 @@ int disk_part_open(const struct disk_part *p, bool alone, bool wait, int *out, s
         return -1;
     if (flock(fd, (alone ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB)) < 0)
         return errno == EWOULDBLOCK ? 1 : disk_failed("lock", name, e);
-    if (alone && (part_path(p, path, e) < 0 || tree_unseal(path, e) < 0))
-        return -1;
+    if (alone && tree_open_up(fd) < 0)
+        return disk_failed("open", name, e);
     *out = STEAL_FD(fd);
     return 0;
 }
@@ -193,6 +175,17 @@ int disk_copy(struct file_range from, struct file_range to, int64_t size, struct
 
 int disk_part_remove(const struct disk_part *p, struct err *e)
 {
-    char path[DISK_PATH_SIZE];
-    return part_path(p, path, e) < 0 ? -1 : tree_remove(path, e);
+    struct err why = ERR_INIT;
+    char name[DISK_PART_NAME_SIZE];
+    cleanup_fd int tmp = -1;
+
+    part_name(p, name);
+    if (disk_artifact(p->root, p->artifact, false, &tmp, &why) < 0 ||
+        step(&tmp, ".tmp", false, &why) < 0) {
+        if (why.code == ERR_NOT_FOUND)
+            return 0;
+        *e = why;
+        return -1;
+    }
+    return tree_remove(tmp, name) < 0 ? disk_failed("remove", name, e) : 0;
 }

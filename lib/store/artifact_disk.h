@@ -66,6 +66,14 @@ int disk_seal(
 /* Is there such a version on the disk? */
 bool disk_has_version(const char *root, const char *artifact, const char *version);
 
+/* A folder below another, made if make is set; an artifact's. */
+int disk_folder(int at, const char *name, bool make, int *fd, struct err *e) WARN_UNUSED;
+int disk_artifact(
+    const char *root, const char *artifact, bool make, int *out, struct err *e) WARN_UNUSED;
+
+/* Sets *e to what errno says of that. Always -1. */
+int disk_failed(const char *what, const char *path, struct err *e);
+
 /* Removes a part and all that is in it. One that is not there is removed. */
 int disk_part_remove(const struct disk_part *p, struct err *e) WARN_UNUSED;
 

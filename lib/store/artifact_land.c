@@ -9,8 +9,9 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "store/artifact_disk.h"
-#include "store/artifact_tree.h"
+#include "store/inspect.h"
 #include "store/manifest_json.h"
+#include "store/seal.h"
 
 enum { SEALED_MODE = 0555 };
 
@@ -34,6 +35,17 @@ static int sync_files(int part, const struct manifest *m, struct err *e)
             return disk_failed("sync", m->file[i].path, e);
     }
     return 0;
+}
+
+/* Of a version whose files were read back: are they all that is there? */
+static int check_files(int part, const struct manifest *m, struct err *e)
+{
+    struct mishap why = MISHAP_INIT;
+    cleanup_fd int files = -1;
+
+    if (disk_folder(part, "files", true, &files, e) < 0)
+        return -1;
+    return inspect_tree(m, files, false, &why) < 0 ? err_set(e, ERR_INVALID, "%s", why.text) : 0;
 }
 
 /* .tmp/<part> -> versions/<version> */
@@ -75,19 +87,16 @@ int disk_land(const struct disk_part *p, int part, const struct manifest *m, con
     size_t size, struct err *e)
 {
     const struct digest sha256 = manifest_digest(text, size);
-    char digest[DIGEST_TEXT_SIZE];
-    char line[DIGEST_TEXT_SIZE + 1];
-    char path[4096];
+    char line[SEAL_LINE_SIZE];
 
-    digest_print(&sha256, digest);
-    if (str_format(path, sizeof path, "%s/%s/.tmp/%s.%s.part", p->root, p->artifact, p->version,
-            p->uuid) < 0)
-        return err_set(e, ERR_INVALID, "the store's path is too long");
-    (void)!str_format(line, sizeof line, "%s\n", digest);
-    if (tree_check(path, m, e) < 0 || sync_files(part, m, e) < 0 ||
+    seal_line(&sha256, line);
+    if (check_files(part, m, e) < 0 || sync_files(part, m, e) < 0 ||
         put_file(part, "manifest.json", text, size, e) < 0 ||
-        put_file(part, "README.digest", line, strlen(line), e) < 0 || tree_seal(path, m, e) < 0 ||
-        fault_at(FAULT_GATE_SEALED, e) < 0 || move(p, e) < 0)
+        put_file(part, "README.digest", line, strlen(line), e) < 0)
+        return -1;
+    if (seal_tree(part, m) < 0)
+        return disk_failed("seal", p->version, e);
+    if (fault_at(FAULT_GATE_SEALED, e) < 0 || move(p, e) < 0)
         return -1;
     return disk_seal(p->root, p->artifact, p->version, e);
 }

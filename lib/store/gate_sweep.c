@@ -7,11 +7,11 @@
 #include <time.h>
 
 #include "base/str.h"
+#include "base/tree.h"
 #include "db/db_row.h"
 #include "model/job.h"
 #include "store/artifact_disk.h"
 #include "store/artifact_gate.h"
-#include "store/artifact_tree.h"
 #include "store/gate.h"
 
 enum { OLD_S = 86400, PATH_SIZE = 4096 };
@@ -46,7 +46,6 @@ static int sweep_parts(struct db *db, const char *folder, struct gate_done *done
 {
     cleanup_dir DIR *d = opendir(folder);
     char uuid[UUID_SIZE];
-    char path[PATH_SIZE];
 
     if (d == NULL)
         return errno == ENOENT || errno == ENOTDIR ? 0 : disk_failed("look into", folder, e);
@@ -57,10 +56,10 @@ static int sweep_parts(struct db *db, const char *folder, struct gate_done *done
         const int unknown = gate_knows_part(db, uuid, e);
         if (unknown < 0)
             return -1;
-        if (unknown == 0 || str_format(path, sizeof path, "%s/%s", folder, at->d_name) < 0)
+        if (unknown == 0)
             continue;
-        if (tree_remove(path, e) < 0)
-            return -1;
+        if (tree_remove(dirfd(d), at->d_name) < 0)
+            return disk_failed("remove", at->d_name, e);
         done->parts++;
     }
     return 0;

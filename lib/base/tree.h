@@ -43,8 +43,12 @@ int tree_walk(int dir, tree_visit *visit, void *ctx) WARN_UNUSED;
 /* The same for what lies in dir itself; folders come once, as TREE_FOLDER. */
 int tree_list(int dir, tree_visit *visit, void *ctx) WARN_UNUSED;
 
-/* Removes the folder `name` of dir with all that is in it, read-only folders too. Gone already is fine. */
-int tree_remove_folder(int dir, const char *name) WARN_UNUSED;
+/* Removes `name` of dir: a folder with all that is in it, read-only folders too, but nothing that is mounted there (EXDEV); of a link the link.
+ * Gone already is fine. */
+int tree_remove(int dir, const char *name) WARN_UNUSED;
+
+/* Makes dir and all below it writable for its owner: folders 0755, files 0644. */
+int tree_open_up(int dir) WARN_UNUSED;
 
 /* Syncs all folders below dir, and dir. */
 int tree_sync_folders(int dir) WARN_UNUSED;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "depot/inspect.h"
+#include "store/inspect.h"
 
 #include <fcntl.h>
 
-#include "depot/tree.h"
+#include "base/tree.h"
 
 struct look {
     const struct manifest *m;

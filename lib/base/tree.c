@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "depot/tree.h"
+#include "base/tree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-enum { FOLDER_MODE = 0755, PATH_SIZE = 4096, BLOCK = 512 };
+enum { FOLDER_MODE = 0755, FILE_MODE = 0644, PATH_SIZE = 4096, BLOCK = 512 };
 
 int tree_open(int dir, const char *path, int flags, mode_t mode)
 {
@@ -160,9 +160,13 @@ int tree_list(int dir, tree_visit *visit, void *ctx)
 
 /* --- what is done with whole trees --- */
 
+/* What is mounted below is not ours to remove. */
 static int remove_entry(void *ctx, const struct tree_entry *e)
 {
-    (void)ctx;
+    if (e->stat.st_dev != *(const dev_t *)ctx) {
+        errno = EXDEV;
+        return -1;
+    }
     switch (e->kind) {
     case TREE_FOLDER: /* or what is in it could not be removed */
         return fchmodat(e->parent, e->name, FOLDER_MODE, 0) < 0 && errno != ENOENT ? -1 : 0;
@@ -174,18 +178,37 @@ static int remove_entry(void *ctx, const struct tree_entry *e)
     }
 }
 
-int tree_remove_folder(int dir, const char *name)
+int tree_remove(int dir, const char *name)
 {
+    struct stat st;
     cleanup_fd int folder = -1;
 
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -1;
+    if (!S_ISDIR(st.st_mode))
+        return unlinkat(dir, name, 0) < 0 && errno != ENOENT ? -1 : 0;
     if (fchmodat(dir, name, FOLDER_MODE, 0) < 0)
         return errno == ENOENT ? 0 : -1;
     folder = tree_open_folder(dir, name);
     if (folder < 0)
         return -1;
-    if (tree_walk(folder, remove_entry, NULL) < 0)
+    if (tree_walk(folder, remove_entry, &st.st_dev) < 0)
         return -1;
     return unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+static int open_up(void *ctx, const struct tree_entry *e)
+{
+    (void)ctx;
+    if (e->kind == TREE_FOLDER_END || S_ISLNK(e->stat.st_mode))
+        return 0;
+    const mode_t mode = e->kind == TREE_FOLDER ? FOLDER_MODE : FILE_MODE;
+    return (e->stat.st_mode & ALLPERMS) == mode ? 0 : fchmodat(e->parent, e->name, mode, 0);
+}
+
+int tree_open_up(int dir)
+{
+    return fchmod(dir, FOLDER_MODE) < 0 ? -1 : tree_walk(dir, open_up, NULL);
 }
 
 static int sync_folder(void *ctx, const struct tree_entry *e)
