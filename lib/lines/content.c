@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buf.h"
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/str.h"
 #include "model/batch.h"
@@ -186,4 +188,102 @@ int content_work_remove(const char *root, const char *batch_id, struct err *e)
     if (remove_all_in(folder, e) < 0)
         return -1;
     return unlinkat(work, batch_id, AT_REMOVEDIR) < 0 ? content_failed(e, "working folder") : 0;
+}
+
+/* --- what is old --- */
+
+enum { IDS_MAX = 1 << 20 };
+
+static void close_dir_p(DIR **dir)
+{
+    if (*dir != NULL)
+        (void)closedir(*dir);
+}
+#define cleanup_dir __attribute__((cleanup(close_dir_p)))
+
+/* A folder to be read; consumes fd. */
+static int open_dir(int fd, DIR **out, struct err *e)
+{
+    *out = fdopendir(fd);
+    if (*out != NULL)
+        return 0;
+    (void)content_failed(e, "folder");
+    close(fd);
+    return -1;
+}
+
+/* The next entry that is no folder of dots and was written so long ago; NULL: no more. */
+static const char *next_old(DIR *dir, int64_t age_s)
+{
+    const int64_t before_s = clock_wall_us() / US_PER_S - age_s;
+    const struct dirent *entry = NULL;
+    struct stat st;
+
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.' &&
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            st.st_mtim.tv_sec <= before_s)
+            return entry->d_name;
+    }
+    return NULL;
+}
+
+static int open_below(const char *root, const char *name, DIR **out, struct err *e)
+{
+    cleanup_fd int top = -1;
+    int fd = -1;
+
+    return open_root(root, &top, e) < 0 || open_in(top, name, true, &fd, e) < 0
+               ? -1
+               : open_dir(fd, out, e);
+}
+
+/* Also of those that never came to their name. */
+static void add_id(struct buf *ids, const char *name)
+{
+    char id[CONTENT_ID_SIZE];
+
+    (void)!str_format(id, sizeof id, "%.*s", CONTENT_ID_SIZE - 1, name);
+    if (content_id_valid(id))
+        buf_printf(ids, "%s%s", ids->len > 0 ? " " : "", id);
+}
+
+int content_old_files(const char *root, int64_t age_s,
+    int (*fn)(void *ctx, const char *ids, struct err *e), void *ctx, struct err *e)
+{
+    cleanup_dir DIR *files = NULL;
+    const struct dirent *entry = NULL;
+
+    if (open_below(root, "files", &files, e) < 0)
+        return -1;
+    while ((entry = readdir(files)) != NULL) {
+        cleanup_buf struct buf ids = BUF_INIT(IDS_MAX);
+        cleanup_dir DIR *folder = NULL;
+        const char *name = NULL;
+        int fd = -1;
+        if (entry->d_name[0] == '.')
+            continue;
+        if (open_in(dirfd(files), entry->d_name, false, &fd, e) < 0 || open_dir(fd, &folder, e) < 0)
+            return -1;
+        while ((name = next_old(folder, age_s)) != NULL && ids.len < IDS_MAX - CONTENT_ID_SIZE)
+            add_id(&ids, name);
+        if (ids.len > 0 && fn(ctx, ids.data, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int content_old_work(const char *root, int64_t age_s,
+    int (*fn)(void *ctx, const char *batch_id, struct err *e), void *ctx, struct err *e)
+{
+    cleanup_dir DIR *work = NULL;
+    const char *name = NULL;
+
+    if (open_below(root, "work", &work, e) < 0)
+        return -1;
+    while ((name = next_old(work, age_s)) != NULL) {
+        if (fn(ctx, name, e) < 0)
+            return -1;
+    }
+    return 0;
 }

@@ -12,6 +12,7 @@
  * link. Failures: ERR_NO_ROOM (ENOSPC, EDQUOT), ERR_NOT_FOUND, else ERR_UNAVAILABLE. Any thread. */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -41,6 +42,14 @@ int content_remove(const char *root, const char *id, struct err *e) WARN_UNUSED;
 /* The folder of a batch, made if need be, its name durable. */
 int content_work(const char *root, const char *batch_id, int *out, struct err *e) WARN_UNUSED;
 int content_work_remove(const char *root, const char *batch_id, struct err *e) WARN_UNUSED;
+
+/* Tells of contents that were written so long ago, the ids of a folder at a time, separated by spaces; and of such working
+ * folders, by the batch's id. fn: -1 ends it. */
+int content_old_files(const char *root, int64_t age_s,
+    int (*fn)(void *ctx, const char *ids, struct err *e), void *ctx, struct err *e) WARN_UNUSED;
+int content_old_work(const char *root, int64_t age_s,
+    int (*fn)(void *ctx, const char *batch_id, struct err *e), void *ctx,
+    struct err *e) WARN_UNUSED;
 
 /* Where errno says that a disk is full: the error of writing. Always -1. */
 int content_failed(struct err *e, const char *what);

@@ -16,9 +16,11 @@
 #include "base/thread.h"
 #include "lines/clerk.h"
 #include "lines/engine_internal.h"
+#include "lines/sweep.h"
 #include "store/batch_file.h"
+#include "store/chore.h"
 
-enum { LOOK_MS = 250, PAUSE_MS = 1000, STMT_SETS = 2, IN_HAND_MAX = 1 << 16 };
+enum { LOOK_MS = 250, PAUSE_MS = 1000, SWEEP_MS = 10000, STMT_SETS = 3, IN_HAND_MAX = 1 << 16 };
 
 /* A thread that sees one batch through. */
 struct desk {
@@ -41,6 +43,8 @@ struct runner {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a desk is free, or it is time to stop */
     pthread_t thread;
+    pthread_t sweeper;
+    bool sweeps;
     struct desk *desk; /* as many as [batch] batches */
 };
 
@@ -187,6 +191,22 @@ static void *runner_main(void *ctx)
     return NULL;
 }
 
+static void *sweep_main(void *ctx)
+{
+    struct runner *r = ctx;
+    cleanup_db struct db *db = new_db(r, "weighbridge-batch/sweep");
+    struct err trouble = ERR_INIT;
+
+    while (!atomic_load(&r->stopping)) {
+        struct err e = ERR_INIT;
+        const int rc = sweep(r->conf, db, r->name, &e);
+        if (err_is_news(&trouble, &e) && rc < 0)
+            log_warn(LOG_MSG("the content folder cannot be swept"), LOG_S("error", e.msg));
+        rest(r, SWEEP_MS);
+    }
+    return NULL;
+}
+
 /* --- life --- */
 
 int runner_check(const struct conf *conf, struct err *e)
@@ -214,7 +234,7 @@ static void free_runner(struct runner *r)
 
 static struct runner *make(const struct runner_options *o)
 {
-    const struct db_stmts all[] = { BATCH_LEASE_STMTS, BATCH_FILE_STMTS };
+    const struct db_stmts all[] = { BATCH_LEASE_STMTS, BATCH_FILE_STMTS, CHORE_STMTS };
     struct runner *r = mem_calloc(1, sizeof *r);
     char host[64] = "";
 
@@ -244,6 +264,11 @@ int runner_start(const struct runner_options *o, struct runner **out, struct err
         free_runner(r);
         return -1;
     }
+    r->sweeps = thread_start(&r->sweeper, sweep_main, r, "sweep", e) == 0;
+    if (!r->sweeps) {
+        runner_stop(r);
+        return -1;
+    }
     *out = r;
     return 0;
 }
@@ -258,6 +283,8 @@ void runner_stop(struct runner *r)
         (void)pthread_cond_broadcast(&r->changed);
     }
     pthread_join(r->thread, NULL);
+    if (r->sweeps)
+        pthread_join(r->sweeper, NULL);
     for (int64_t i = 0; i < r->conf->batch_batches; i++) {
         if (r->desk[i].taken)
             clear(&r->desk[i]);

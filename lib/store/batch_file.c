@@ -7,7 +7,7 @@
 #include "db/db_row.h"
 #include "store/sql_time.h"
 
-enum stmt { ADD, GET, PLACE, NEWEST, OLDEST, DELETE, EXPIRE, KNOWN };
+enum stmt { ADD, GET, PLACE, NEWEST, OLDEST, DELETE, EXPIRE, STRANGERS };
 
 #define COLUMNS \
     "f.id, f.owner, f.purpose, f.filename, f.bytes, " SQL_US("f.created_at") ", " SQL_US( \
@@ -38,7 +38,10 @@ static const struct db_stmt STMTS[] = {
         " ORDER BY f.expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED)"
         " DELETE FROM batch_file f USING old WHERE f.id = old.id RETURNING " COLUMNS,
         1 },
-    [KNOWN] = { "batch_file_known", "SELECT 1 FROM batch_file WHERE id = $1", 1 },
+    [STRANGERS] = { "batch_file_strangers",
+        "SELECT x.id FROM unnest(string_to_array($1, ' ')) x (id)"
+        " WHERE NOT EXISTS (SELECT FROM batch_file f WHERE f.id = x.id)",
+        1 },
 };
 
 const struct db_stmts BATCH_FILE_STMTS = { STMTS, sizeof STMTS / sizeof STMTS[0] };
@@ -162,13 +165,13 @@ int batch_file_expire(struct db *db, int64_t limit, struct batch_files *out, str
     return take(&rows, (size_t)limit, out, e);
 }
 
-int batch_file_known(struct db *db, const char *id, bool *known, struct err *e)
+int batch_file_strangers(struct db *db, const char *ids, struct db_rows *out, struct err *e)
 {
-    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
-    const int none = db_opt(db, &STMTS[KNOWN], DB_ARGS(DB_TEXT(id)), &rows, e);
+    return db_many(db, &STMTS[STRANGERS], DB_ARGS(DB_TEXT(ids)), out, e) < 0 ? err_wrap(e, "files")
+                                                                             : 0;
+}
 
-    if (none < 0)
-        return err_wrap(e, "file");
-    *known = none == 0;
-    return 0;
+const char *batch_file_stranger(const struct db_rows *r, int row)
+{
+    return db_text(r, row, 0);
 }

@@ -76,7 +76,9 @@ int batch_file_delete(struct db *db, const char *id, const char *owner, struct e
 int batch_file_expire(
     struct db *db, int64_t limit, struct batch_files *out, struct err *e) WARN_UNUSED;
 
-/* Is there a row of that id, whatever its time? */
-int batch_file_known(struct db *db, const char *id, bool *known, struct err *e) WARN_UNUSED;
+/* Those of the ids, separated by spaces, that have no row, whatever their time. */
+int batch_file_strangers(
+    struct db *db, const char *ids, struct db_rows *out, struct err *e) WARN_UNUSED;
+const char *batch_file_stranger(const struct db_rows *r, int row);
 
 #endif

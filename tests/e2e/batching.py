@@ -72,10 +72,10 @@ class Service:
     def content(self, file):
         answer = self.call("GET", f"/files/{file}/content")
         assert answer.status_code == 200, answer.text
-        return answer.text
+        return answer.content.decode()
 
     def results(self, file):
-        return [json.loads(x) for x in self.content(file).splitlines()]
+        return [json.loads(x) for x in self.content(file).removesuffix("\n").split("\n")]
 
     def outputs(self, batch):
         """custom_id: what was said, of the output file, each once."""
@@ -88,6 +88,9 @@ class Service:
         lines = self.results(self.get(batch)["error_file_id"])
         assert len({x["custom_id"] for x in lines}) == len(lines)
         return {x["custom_id"]: x for x in lines}
+
+    def contents(self):
+        return list((self.stack.var / "content" / "files").glob("*/file-*"))
 
     def runner(self, **env):
         return Runner(self.stack, **{"WB_BATCH_UPSTREAM": self.upstream.url, **env})
@@ -108,6 +111,8 @@ def _batches(_stack):
 def service(_batches):
     """With nothing in it."""
     _batches.stack.sql("TRUNCATE batch, batch_file, batch_segment")
+    for content in _batches.contents():
+        content.unlink()
     _batches.upstream.order(clear=True, latency_ms=0, forget=True)
     yield _batches
     _batches.upstream.order(clear=True, latency_ms=0)
