@@ -106,6 +106,8 @@ static void set_request(struct http *h, const struct http_request *r, int64_t ti
     http_easy_long(h->easy, CURLOPT_FRESH_CONNECT, r->once ? 1L : 0L);
     set_auth(h, r, headers);
     http_easy_header(headers, "Accept", r->accept == NULL ? "application/json" : r->accept);
+    if (r->header != NULL)
+        http_easy_header(headers, r->header, r->header_value);
     if (r->body != NULL) {
         set_body(h, r->body, r->body_size);
         http_easy_header(headers, "Content-Type",
@@ -181,6 +183,8 @@ int http_call(struct http *h, const struct http_request *r, struct http_answer *
     clear_answer(out, r->body_max > 0 ? r->body_max : HTTP_BODY_MAX);
     if (r->auth != HTTP_AUTH_NONE && !http_easy_is_one_line(r->secret))
         return err_set(e, ERR_INVALID, "the secret holds a control character");
+    if (r->header != NULL && !http_easy_is_one_line(r->header_value))
+        return err_set(e, ERR_INVALID, "a header holds a control character");
     if (r->auth == HTTP_AUTH_AWS &&
         (!http_easy_is_one_line(r->aws->key_id) || !http_easy_is_one_line(r->aws->session_token) ||
             strchr(r->url, '?') != NULL))

@@ -31,6 +31,7 @@ struct http_options {
     int64_t timeout_ms;      /* of a call; 0: HTTP_TIMEOUT_MS */
     int64_t connect_ms;      /* of that; 0: HTTP_CONNECT_MS */
     int stop_fd;             /* readable: all calls end; -1: none */
+    bool direct;             /* past the proxies of the environment */
 };
 
 struct http;
@@ -62,6 +63,8 @@ struct http_request {
     const char *accept;         /* NULL: application/json */
     const char *secret;         /* the token, or the user of Basic (whose password is empty) */
     const char *content_type;   /* of body; NULL: none */
+    const char *header;         /* one more, with its value; NULL: none */
+    const char *header_value;   /* may be a secret */
     const char *body;           /* may hold NULs; NULL: none */
     size_t body_size;
     int64_t timeout_ms; /* 0: that of the options */

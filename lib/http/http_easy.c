@@ -58,6 +58,8 @@ void http_easy_policy(CURL *easy, const struct http_options *o)
         easy, CURLOPT_USERAGENT, str_empty(o->user_agent) ? "weighbridge" : o->user_agent);
     if (!str_empty(o->ca_file))
         http_easy_text(easy, CURLOPT_CAINFO, o->ca_file);
+    if (o->direct)
+        http_easy_text(easy, CURLOPT_NOPROXY, "*");
     if (!str_empty(o->unix_socket))
         http_easy_text(easy, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
 }

@@ -35,20 +35,37 @@ static int take_region(struct aws *a, struct err *e)
     return 0;
 }
 
+static struct http_aws signer_of(const struct aws *a, const char *key_id, const char *session_token)
+{
+    return (struct http_aws){
+        .key_id = key_id, .session_token = session_token, .region = a->region, .service = "ec2"
+    };
+}
+
+/* The keys come with the first call. */
+static int take_role(struct aws *a, const struct provisioner_env *env, struct err *e)
+{
+    if (!str_empty(a->conf->aws_access_key_id))
+        return err_set(e, ERR_INVALID, "[aws] access_key_id is set, and instance_role is on");
+    a->signer = signer_of(a, "", "");
+    return aws_role_open(&a->role, env, e);
+}
+
 /* All of one place: a key of the one and a token of the other do not fit together. */
-static int take_keys(struct aws *a, const char **secret, struct err *e)
+static int take_keys(
+    struct aws *a, const struct provisioner_env *env, const char **secret, struct err *e)
 {
     const struct conf *conf = a->conf;
+    if (conf->aws_instance_role)
+        return take_role(a, env, e);
     const bool own = !str_empty(conf->aws_access_key_id);
-    a->signer = (struct http_aws){
-        .key_id = own ? conf->aws_access_key_id : of_environment("AWS_ACCESS_KEY_ID", NULL),
-        .session_token = own ? conf->aws_session_token : of_environment("AWS_SESSION_TOKEN", NULL),
-        .region = a->region,
-        .service = "ec2",
-    };
+    a->signer =
+        signer_of(a, own ? conf->aws_access_key_id : of_environment("AWS_ACCESS_KEY_ID", NULL),
+            own ? conf->aws_session_token : of_environment("AWS_SESSION_TOKEN", NULL));
     *secret = own ? conf->aws_secret_access_key : of_environment("AWS_SECRET_ACCESS_KEY", NULL);
     if (a->signer.key_id[0] == '\0' || (*secret)[0] == '\0')
-        return err_set(e, ERR_INVALID, "[aws] access_key_id and secret_access_key are not set");
+        return err_set(e, ERR_INVALID,
+            "[aws] access_key_id and secret_access_key are not set, and instance_role is off");
     return 0;
 }
 
@@ -58,7 +75,7 @@ int aws_connect(
     const char *secret = "";
     char url[URL_SIZE];
     a->conf = env->conf;
-    if (take_region(a, e) < 0 || take_keys(a, &secret, e) < 0)
+    if (take_region(a, e) < 0 || take_keys(a, env, &secret, e) < 0)
         return -1;
     if (str_empty(env->conf->aws_url))
         (void)str_format(url, sizeof url, "https://ec2.%s.amazonaws.com", a->region);
@@ -78,6 +95,7 @@ int aws_connect(
 void aws_disconnect(struct aws *a)
 {
     fleet_fini(&a->fleet);
+    aws_role_close(&a->role);
 }
 
 /* --- forms ------------------------------------------------------------------------------------ */
@@ -145,6 +163,7 @@ enum provision_error aws_error_of(int status, json_object *answer)
         { "SignatureDoesNotMatch", PROVISION_ERROR_DENIED },
         { "InvalidClientTokenId", PROVISION_ERROR_DENIED },
         { "MissingAuthenticationToken", PROVISION_ERROR_DENIED },
+        { "ExpiredToken", PROVISION_ERROR_DENIED },
         { "RequestExpired",
             PROVISION_ERROR_DENIED }, /* our clock is wrong, or temporary keys are over */
         { "OptInRequired", PROVISION_ERROR_DENIED },
@@ -159,6 +178,30 @@ enum provision_error aws_error_of(int status, json_object *answer)
             return CODES[i].error;
     }
     return PROVISION_ERROR_NONE;
+}
+
+static int refresh(struct aws *a, int64_t deadline_ns, struct provision_note *note, struct err *e)
+{
+    if (a->role.http == NULL)
+        return 0;
+    const int rc = aws_role_refresh(&a->role, deadline_ns, note, e);
+    if (rc == 1) {
+        a->signer = signer_of(a, a->role.key_id, a->role.session_token);
+        fleet_set_key(&a->fleet, a->role.secret);
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+/* Not about what they may do. */
+static bool is_about_keys(const char *code)
+{
+    static const char *const CODES[] = { "AuthFailure", "InvalidClientTokenId", "ExpiredToken",
+        "RequestExpired" };
+    for (size_t i = 0; i < sizeof CODES / sizeof CODES[0]; i++) {
+        if (strcmp(code, CODES[i]) == 0)
+            return true;
+    }
+    return false;
 }
 
 int aws_ask(struct aws *a, const struct aws_call *c, json_object **out, struct provision_note *note,
@@ -177,8 +220,12 @@ int aws_ask(struct aws *a, const struct aws_call *c, json_object **out, struct p
         c->code[0] = '\0';
     if (c->form->overflow)
         return err_set(e, ERR_INVALID, "the request is longer than %d bytes", AWS_FORM_MAX);
+    if (refresh(a, c->deadline_ns, note, e) < 0)
+        return -1;
     if (fleet_ask(&a->fleet, &call, out, note, e) == 0)
         return *out == NULL ? fleet_nonsense(note, e, "the answer is empty") : 0;
+    if (is_about_keys(code_of(refusal)))
+        aws_role_forget(&a->role);
     if (c->code != NULL)
         (void)str_copy(c->code, AWS_CODE_SIZE, code_of(refusal));
     return -1;

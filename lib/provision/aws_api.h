@@ -4,12 +4,14 @@
 
 /* Calls to EC2: its Query API, a POST of form fields signed with Signature Version 4, answered in XML. Options:
  * [aws], or the AWS_ variables of the environment. Rule: jobs contract, section 5. */
+#include "provision/aws_role.h"
 #include "provision/fleet.h"
 
 struct aws {
     struct fleet fleet;
     struct http_aws signer;
     const struct conf *conf;
+    struct aws_role role; /* whose keys the signer has, where it has its own none */
     char region[64];
 };
 
