@@ -120,6 +120,20 @@ def signal_all(sig, pids):
             os.kill(pid, sig)
 
 
+def is_frozen(pid):
+    """All its threads: a signal takes effect in each when the kernel gets to it, and until then it may accept."""
+    with suppress(OSError):
+        return all((task / "stat").read_text().rpartition(")")[2].split()[0] in "TZX"
+                   for task in Path(f"/proc/{pid}/task").iterdir())
+    return True
+
+
+def freeze(pids):
+    """Returns when none of them does anything more."""
+    signal_all(signal.SIGSTOP, pids)
+    wait_until(lambda: all(map(is_frozen, pids)), "all to be frozen")
+
+
 class Program:
     """weighbridge-operations with the stack's configuration, changed by WB_ variables."""
 

@@ -6,13 +6,12 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from conftest import wait_until
 from gallery import control, history, jobs, listening, outcome, row
-from program import Program, ask
+from program import Program, ask, freeze
 from test_flicker import Pollers
 from test_input import check_error
 from test_outages import degraded, hung, stopped, wait_for_503, WAYS
@@ -147,14 +146,8 @@ def jobs_at(path, token):
     return wait_until(known, "a process that knows")[0]
 
 
-def is_frozen(pid):
-    """Each of its threads: one that is not yet might still take a connection with it."""
-    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
-
-
 def turn_to(runs, rests):
-    os.kill(rests, signal.SIGSTOP)
-    wait_until(lambda: is_frozen(rests), "the freezing")
+    freeze([rests])
     os.kill(runs, signal.SIGCONT)
 
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import ROOT, wait_until
 from guide import check_answer, metrics_of, metrics_told, page, questions
 from planning import Yard
+from program import freeze
 
 GUIDE = page("planner.md")
 QUESTIONS = questions(GUIDE)
@@ -101,7 +102,7 @@ def test_the_line_answers_its_question(site, number, question, command, answer):
 
 @contextmanager
 def frozen(pid):
-    os.kill(pid, signal.SIGSTOP)
+    freeze([pid])
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from conftest import HANG_S, ROOT, wait_until
-from program import (BEGIN, GET_VALUES, PARAMS, STDIN, Program, answer_of, ask, begin, connect, is_alive,
+from program import (BEGIN, GET_VALUES, PARAMS, STDIN, Program, answer_of, ask, begin, connect, freeze, is_alive,
                      operations_with, pairs, params_of, record, signal_all, whole_request)
 from test_flicker import Pollers
 
@@ -258,7 +258,7 @@ def test_a_second_instance_runs_beside_the_first(stack):
         their = [second.pid, *second.workers()]
         assert len(their) == 3 and not set(their) & set(first)
         for frozen in (first, their):  # each serves new connections while the other cannot
-            signal_all(signal.SIGSTOP, frozen)
+            freeze(frozen)
             asker = Asker(socket_of(stack), 2 * WORKER_THREADS)
             try:
                 for _ in range(10):
@@ -304,7 +304,7 @@ def test_a_frozen_worker_does_not_stop_polls_that_land_on_the_other(stack, which
     token = stack.env["WB_VIEWER_TOKEN"]
     stack.operations()
     frozen = sorted(stack.processes()[1])[which]
-    os.kill(frozen, signal.SIGSTOP)
+    freeze([frozen])
     asker = Asker(socket_of(stack), WORKER_THREADS)
     try:
         wait_until(lambda: asker.ask("/api/operations", token=token)[0] == 200, "the lease changes hands")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from program import Program, answer_of, ask, begin, connect, signal_all, whole_request
+from program import Program, answer_of, ask, begin, connect, freeze, signal_all, whole_request
 from test_program import cgi
 
 pytestmark = pytest.mark.touches("operations")
@@ -102,7 +102,7 @@ def test_a_removed_socket_is_there_again_at_once(stack, tmp_path):
                 assert answer_of(kept)[0] == 200
             wait_until(lambda o=old: not set(o) & {*program.workers(), *beside.workers()}, "both with new workers")
         assert program.text().count("listening on a new one") + beside.text().count("listening on a new one") == 2
-        signal_all(signal.SIGSTOP, [program.pid, *program.workers()])  # the one beside it has the new one too
+        freeze([program.pid, *program.workers()])  # the one beside it has the new one too
         wait_until(lambda: is_answered(program.socket, "/api/operations", token=token), "an answer")
 
 
