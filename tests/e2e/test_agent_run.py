@@ -94,6 +94,26 @@ def test_assignments_are_carried_out_one_at_a_time_oldest_first(site, gate, daem
     assert of == sorted(of, reverse=True)
 
 
+def test_several_nodes_land_the_same_version_and_the_distribution_has_them_all(site, tmp_path):
+    names = [f"gpu-{i}" for i in range(3)]
+    nodes = [Daemon(site, tmp_path / name, WB_AGENT_NODE=name, WB_AGENT_RACK=f"r-{name}", WB_AGENT_TOKEN=site.env["WB_ADMIN_TOKEN"]).up()
+             for name in names]
+    v = some_version(site)
+    for name, node in zip(names, nodes):
+        node.says("registered")
+        assign(site, v, name)
+
+    def spread():
+        [version] = site.get(f"/api/v1/artifacts/{v.artifact}/distribution").json()["versions"]
+        return [(n["node"], n["rack"], n["state"]) for n in version["nodes"]]
+
+    wait_until(lambda: spread() == [(name, f"r-{name}", "landed") for name in names], "all of them")
+    wait_until(lambda: site.sql("SELECT count(*) FROM receipt") == [(3,)], "their receipts")
+    for node in nodes:
+        assert node.content("v1", v.artifact) == v.files
+        node.down()
+
+
 # --- what ends it, and how it goes on ---
 
 def in_the_middle(site, gate):

@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import subprocess
+import time
 import uuid
 
 import pytest
@@ -112,6 +113,19 @@ def test_without_the_store_a_pull_waits_for_its_return_and_costs_one_attempt_at_
     awaits(site, number, "landed")
     assert assignment(site, number)["attempts"] == 1
     assert daemon.content("v1", v.artifact) == v.files
+
+
+def test_it_leaves_at_once_though_the_control_plane_does_not_answer(site, gate, daemon):
+    """A call in progress ends with the signal: it would have taken its 10 seconds."""
+    site.dev("freeze", "artifacts")
+    try:
+        asked = len(gate.seen)
+        wait_until(lambda: len(gate.seen) > asked, "a call that hangs")
+        began = time.monotonic()
+        assert daemon.kill(signal.SIGTERM) == 0
+        assert time.monotonic() - began < 9
+    finally:
+        site.dev("thaw", "artifacts")
 
 
 def test_a_receipt_that_was_not_delivered_is_delivered_after_a_restart(site, gate, daemon):
