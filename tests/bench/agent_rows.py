@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+from agent_run_rows import AgentRunRows
 from stack import ROOT, say
 
 MIB = 1 << 20
@@ -106,7 +107,7 @@ def at_once(jobs):
     return time.perf_counter() - begun
 
 
-class AgentRows:
+class AgentRows(AgentRunRows):
     """Rows of run.py's Bench: rate() and note() are its."""
 
     def agent(self):
@@ -114,6 +115,8 @@ class AgentRows:
         origin = Origin(folder)
         try:
             self.agent_speed(folder, origin)
+            manifest = (folder / "v.json").read_bytes()
+            self.agent_run(folder, origin.url("v"), hashlib.sha256(manifest).hexdigest())
             self.agent_memory(folder, origin)
         finally:
             origin.close()
