@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Part of ./dev: the jobs of `demo`. With a batch service ([batch] url) they go the usual way. Without one they go to a pool
-# of their own, `demo`, whose planner and batch service (the tests' double) run as long as the demo does.
+# Part of ./dev: the jobs of `demo`. With a batch service ([batch] url, else the embedded one if it runs) they go the usual way.
+# Without one they go to a pool of their own, `demo`, whose planner and batch service (the tests' double) run as long as the demo does.
 
 DEMO_JOBS=(nightly-eval product-texts embeddings)
 
@@ -11,6 +11,7 @@ demo_jobs() {
         echo 'no batch jobs: the jobs handler does not run (./dev start jobs)'
         return
     }
+    default_batch_url
     if setting batch url | grep -q .; then
         leader planner >/dev/null || die 'no planner runs: ./dev start planner'
         DEMO_INPUT=$(demo_upload)
@@ -22,14 +23,25 @@ demo_jobs() {
     demo_watch
     echo "what happened to ${DEMO_JOBS[0]} (GET /api/v1/jobs/${DEMO_IDS[0]}/events):"
     demo_get "/api/v1/jobs/${DEMO_IDS[0]}/events" | jq -r '.events[] | "  \(.at[11:23])  \(.to)"'
+    demo_output
+}
+
+# What the lines of the first job were answered, if its batch service is one that runs them.
+demo_output() {
+    local file
+    file=$(demo_get "/api/v1/jobs/${DEMO_IDS[0]}" | jq -r .outputDataset)
+    demo_get "/v1/files/$file/content" >"$VAR/demo/output.jsonl" || return 0
+    jq -e -n 'input.response.body.choices' "$VAR/demo/output.jsonl" >/dev/null 2>&1 || return 0
+    echo "what came out of it (GET /v1/files/$file/content, $(wc -l <"$VAR/demo/output.jsonl") lines):"
+    jq -r '"  \(.custom_id)  \(.response.body.choices[0].message.content)"' "$VAR/demo/output.jsonl" | sed -n 1,5p
 }
 
 demo_get() { curl -sS -m 10 -H "Authorization: Bearer $(<"$VAR/submitter.token")" "$DEMO_URL$1"; }
 
 demo_upload() {
     local answer
-    printf '%s\n' '{"custom_id":"1","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"Hello"}]}}' \
-        >"$VAR/demo/input.jsonl"
+    jq -nc 'range(1; 101) | {custom_id: "line-\(.)", method: "POST", url: "/v1/chat/completions",
+        body: {model: "m", messages: [{role: "user", content: "Hello \(.)"}]}}' >"$VAR/demo/input.jsonl"
     answer=$(curl -sS -m 30 -H "Authorization: Bearer $(<"$VAR/submitter.token")" -F purpose=batch \
         -F "file=@$VAR/demo/input.jsonl" -w '\n%{http_code}' "$DEMO_URL/v1/files") || die "POST /v1/files got no answer"
     jq -er 'objects | .id' 2>/dev/null <<<"${answer%$'\n'*}" || die "the batch service took no file: POST /v1/files was answered $answer

@@ -342,7 +342,7 @@ start_echo() {
     [[ ! -s $VAR/echo.port ]] || port=$(<"$VAR/echo.port")
     ! ((port)) || ! port_answers "$port" || port=0
     : >"$VAR/log/echo.log"
-    launch echo python3 "$ROOT/tests/fake/fake_inference.py" --stay --port "$port"
+    launch echo python3 "$ROOT/tests/fake/fake_inference.py" --stay --latency-ms 200 --port "$port"
     wait_until echo 20 grep -q '"port"' "$VAR/log/echo.log"
     sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$VAR/log/echo.log" >"$VAR/echo.port"
 }

@@ -5,7 +5,7 @@
 import { createRequire } from "node:module";
 
 const [, , folder, scene] = process.argv;
-const { OpenAI } = createRequire(folder + "/")("openai");
+const { OpenAI, toFile } = createRequire(folder + "/")("openai");
 const say = (o) => console.log(JSON.stringify(o));
 let calls = [];
 const counting = async (url, init) => {
@@ -15,7 +15,7 @@ const counting = async (url, init) => {
   say({ call: answer.status, ms: performance.now() - began, at: performance.now() });
   return answer;
 };
-const client = (key, more) => new OpenAI({ baseURL: process.env.WB_URL + "/v1", apiKey: key, fetch: counting, ...more });
+const client = (key, more) => new OpenAI({ baseURL: (process.env.WB_BATCH_BASE ?? process.env.WB_URL) + "/v1", apiKey: key, fetch: counting, ...more });
 const submitter = client(process.env.WB_SUBMITTER_TOKEN);
 const body = { input_file_id: "file-1", endpoint: "/v1/chat/completions", completion_window: "24h" };
 
@@ -66,6 +66,26 @@ const scenes = {
   async list() {
     const patient = client(process.env.WB_SUBMITTER_TOKEN, { maxRetries: 20 });
     say({ done: await outcome(() => patient.batches.list({ limit: 1 })) });
+  },
+  // The embedded batch service, files and all.
+  async service() {
+    const ids = [..."abcdefg"];
+    const lines = ids.map((id) => JSON.stringify({ custom_id: id, method: "POST", url: body.endpoint, body: { model: "m",
+      messages: [{ role: "user", content: "say " + id }] } }) + "\n");
+    const file = await submitter.files.create({ file: await toFile(Buffer.from(lines.join("")), "in.jsonl"), purpose: "batch",
+      expires_after: { anchor: "created_at", seconds: 86400 } });
+    const ready = await submitter.files.waitForProcessing(file.id, { pollInterval: 10, maxWait: 5000 });
+    const back = await (await submitter.files.content(file.id)).text();
+    let batch = await submitter.batches.create({ ...body, input_file_id: file.id });
+    while (!["completed", "failed", "expired", "cancelled"].includes(batch.status)) batch = await submitter.batches.retrieve(batch.id);
+    const output = (await (await submitter.files.content(batch.output_file_id)).text()).trim().split("\n").map((l) => JSON.parse(l));
+    const listed = [];
+    for await (const f of submitter.files.list({ limit: 1, order: "asc" })) listed.push(f.id);
+    const refused = await outcome(() => submitter.batches.cancel(batch.id));
+    const gone = await submitter.files.delete(file.id);
+    const unknown = await outcome(() => submitter.files.retrieve(file.id));
+    say({ file, ready, same: back === lines.join(""), batch, listed, gone, refused, unknown,
+      said: Object.fromEntries(output.map((l) => [l.custom_id, l.response.body.choices[0].message.content])) });
   },
 };
 await scenes[scene]();

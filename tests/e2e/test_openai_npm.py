@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `openai` package of npm as a real client of /v1/batches: jobs contract, sections 4 and 6. What it does is in
+"""The `openai` package of npm as a real client of /v1/batches, and of the embedded batch service: jobs contract, sections 4 and 6, batch contract. What it does is in
 openai_client.mjs. It is fetched once into a folder outside the tree; where that cannot be, these tests are skipped."""
 import fcntl
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from batching import PREFIX, _batches, service  # noqa: F401  fixtures
 from conftest import HANG_S, ROOT, wait_until
 from test_jobs import jobs  # noqa: F401 (the fixture)
 
@@ -59,11 +60,11 @@ def package():
 
 
 class Client:
-    def __init__(self, stack, package):
-        self.stack, self.package = stack, package
+    def __init__(self, stack, package, **more):
+        self.stack, self.package, self.more = stack, package, more
 
     def start(self, scene):
-        env = {"PATH": os.environ["PATH"], **{k: v for k, v in self.stack.env.items() if k.startswith("WB_")}}
+        env = {"PATH": os.environ["PATH"], **self.more, **{k: v for k, v in self.stack.env.items() if k.startswith("WB_")}}
         return subprocess.Popen(["node", str(ROOT / "tests/e2e/openai_client.mjs"), str(self.package), scene], cwd="/", env=env,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -174,3 +175,17 @@ def test_a_429_is_tried_again_after_the_time_that_it_says(client):
         finally:
             refused.set()
             crowd.join()
+
+
+def test_files_and_batches_of_the_embedded_service_work_unchanged(service, package):  # noqa: F811
+    client = Client(service.stack, package, WB_BATCH_BASE=service.stack.url + PREFIX.removesuffix("/v1"))
+    with service.runner():
+        said = client.play("service")
+    assert said["same"] and said["ready"]["status"] == "processed"
+    assert said["file"]["expires_at"] - said["file"]["created_at"] == 86400
+    assert said["batch"]["request_counts"] == {"total": 7, "completed": 7, "failed": 0}
+    assert said["said"] == {c: "say " + c for c in "abcdefg"}
+    assert said["listed"] == [said["file"]["id"], said["batch"]["output_file_id"]]
+    assert (said["refused"]["error"], said["refused"]["calls"]) == ("ConflictError", [409, 200])  # the 200 is the next call
+    assert said["gone"] == {"id": said["file"]["id"], "object": "file", "deleted": True}
+    assert said["unknown"]["error"] == "NotFoundError"
