@@ -226,7 +226,7 @@ int file_list(struct web_req *req, struct web_reply *reply, struct err *e)
 {
     struct jobs_state *s = req->app;
     const int64_t most =
-        req->conf->fcgi_threads / 2; /* a slow service is not to hold up the jobs */
+        req->conf->jobs_threads / 2; /* a slow service is not to hold up the jobs */
     int rc = -1;
     if (atomic_fetch_add(&s->listing, 1) < most)
         rc = list(req, reply, e);

@@ -16,6 +16,11 @@ static int64_t workers(const struct conf *c)
     return c->jobs_workers;
 }
 
+static int64_t threads(const struct conf *c)
+{
+    return c->jobs_threads;
+}
+
 static const char *socket_path(const struct conf *c)
 {
     return c->jobs_socket;
@@ -86,6 +91,7 @@ int main(int argc, char **argv)
         .stmts = stmts,
         .n_stmts = sizeof(stmts) / sizeof(stmts[0]),
         .workers = workers,
+        .threads = threads,
         .socket = socket_path,
         .start = start,
         .stop = free,

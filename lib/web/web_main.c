@@ -147,11 +147,16 @@ static int64_t max_conns(const struct conf *c)
                                              : (int64_t)limit.rlim_cur / 2;
 }
 
+static int64_t request_threads(const struct process *p)
+{
+    return p->app->threads != NULL ? p->app->threads(&p->conf) : p->conf.fcgi_threads;
+}
+
 static int serve_socket(struct process *p, struct web_server *server, struct err *e)
 {
     const struct fcgi_set_options o = {
         .listen_fd = STDIN_FILENO,
-        .threads = (int)p->conf.fcgi_threads,
+        .threads = (int)request_threads(p),
         .read_timeout_ms = p->conf.fcgi_read_timeout_ms,
         .drain_ms = p->conf.fcgi_drain_ms,
         .max_conns = max_conns(&p->conf),
@@ -166,7 +171,7 @@ static int serve_socket(struct process *p, struct web_server *server, struct err
 /* Starts the program's own part, serves, and stops it. */
 static int serve(struct process *p, struct web_context *context, struct err *e)
 {
-    const size_t threads = context->cgi ? 1 : (size_t)p->conf.fcgi_threads;
+    const size_t threads = context->cgi ? 1 : (size_t)request_threads(p);
     cleanup_web_server struct web_server server = { 0 };
     void *data = NULL;
     if (p->app->start != NULL && p->app->start(context, &data, e) < 0)

@@ -35,6 +35,7 @@ struct web_app {
         needs_postgres; /* without it nothing can be answered, whatever Redis has: /readyz says so */
     bool no_cgi;        /* for --help: start refuses to answer a CGI request */
     int64_t (*workers)(const struct conf *c);
+    int64_t (*threads)(const struct conf *c); /* of requests, in a worker; NULL: [fcgi] threads */
     const char *(*socket)(const struct conf *c); /* "" or NULL: the default */
     /* What of the configuration only this program can judge (may be NULL): ERR_INVALID keeps it from starting. */
     int (*check)(const struct conf *c, struct err *e);

@@ -124,7 +124,7 @@ class JobRows:
         double = Double("batch_service")
         try:
             double.order(auto=False)
-            with JobStack(durable=True, WB_FCGI_THREADS="16") as s:
+            with JobStack(durable=True) as s:
                 self.enqueue(s)
                 s.sql("TRUNCATE job CASCADE")
                 s.sql("TRUNCATE job_run, job_event, job_count, intent")
@@ -149,7 +149,7 @@ class JobRows:
             if loads[-1].errors:
                 raise SystemExit(f"{loads[-1].errors} of {loads[-1].requests} jobs were refused")
             ratios.append(loads[-1].rate / plain[-1])
-        self.rate("job enqueue, committed, 16 clients on 16 threads, vs pgbench of the same insert", ratios, 0.5, 0.8)
+        self.rate("job enqueue, committed, 16 clients, vs pgbench of the same insert", ratios, 0.5, 0.8)
         parts = ", ".join(f"{g} {min(x.cpu_us(g) for x in loads):.0f}" for g in ("nginx", "jobs", "postgres"))
         self.note("  at", f"{max(x.rate for x in loads):,.0f}/s (pgbench {max(plain):,.0f}/s)  CPU us/request: {parts}")
 

@@ -2,6 +2,7 @@
 """Batch jobs over HTTP, in both dialects. Jobs contract, sections 2, 3 and 4."""
 import uuid
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -240,6 +241,22 @@ def test_what_the_ui_asks_when_it_starts(jobs):
     assert set(jobs.get("/api/v1/auth/userinfo").json()) == {"id", "email", "name", "role", "username", "picture"}
     assert jobs.get("/api/v1/config/job-capabilities").json() == {
         "resource_request": {"min_replicas": 1, "max_replicas": 1024}, "provider": "local"}
+
+
+def test_so_many_threads_as_are_asked_for_commit_jobs(stack):
+    """[jobs] threads, and not [fcgi] threads: a thread waits for its commit."""
+    before = dict(stack.environ)
+    stack.environ |= {"WB_JOBS_THREADS": "9", "WB_FCGI_THREADS": "3"}
+    try:
+        stack.dev("stop", "jobs")
+        stack.dev("start", "jobs")
+        workers = [p.parent for p in Path("/proc").glob("[0-9]*/cmdline") if (argv := p.read_bytes().split(b"\0"))
+                   and b"weighbridge-jobs" in argv[0] and b"--worker" in argv and any(str(stack.var).encode() in a for a in argv)]
+        assert [len(list((w / "task").iterdir())) for w in workers] == [9 + 1]  # and the main one
+    finally:
+        stack.environ = before
+        stack.dev("stop", "jobs")
+        stack.dev("start", "jobs")
 
 
 @pytest.mark.touches("postgres")
