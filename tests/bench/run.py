@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from agent_rows import AgentRows  # noqa: E402
+from batch_rows import BatchRows  # noqa: E402
 from jobs import JobRows  # noqa: E402
 from stack import KeptConnections, Stack, say  # noqa: E402
 
@@ -27,7 +28,7 @@ class Row:
     verdict: str = ""
 
 
-class Bench(JobRows, AgentRows):
+class Bench(JobRows, AgentRows, BatchRows):
     def __init__(self, options):
         self.stack = None  # of the rows of operations
         self.options = options
@@ -288,7 +289,7 @@ class Bench(JobRows, AgentRows):
 
 
 OPERATIONS_ROWS = ("polls", "outages", "tabs", "reloads", "memory", "writes", "refresh")
-JOB_ROWS = ("jobs", "jobs-churn", "jobs-scale", "agent")  # each starts what it measures
+JOB_ROWS = ("jobs", "jobs-churn", "jobs-scale", "agent", "batch")  # each starts what it measures
 ROWS = OPERATIONS_ROWS + JOB_ROWS
 
 

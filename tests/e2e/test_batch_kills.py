@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runners that die, freeze and are taken over: the result is that of a run that nothing disturbed. Batch contract, "Running", "Fairness"."""
-import os
 import random
 import signal
 import time

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How lines run on an inference server that is not always well, and how a batch ends. Batch contract, "Running" and "Progress"."""
-import json
 import time
 
 import pytest
 
-from batching import ENDED, Runner, _batches, jsonl, line, service  # noqa: F401  fixtures
+from batching import _batches, line, service  # noqa: F401  fixtures
 from conftest import wait_until
 from planning import Double, certificate
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The embedded batch service: files and batches through the web server, lines on an inference server. Batch contract."""
-import json
+import re
 
-import pytest
-
-from batching import _batches, jsonl, line, service  # noqa: F401  fixtures
+from batching import _batches, line, service  # noqa: F401  fixtures
+from guide import metrics_of, page
+from program import ask
 
 
 def test_a_file_becomes_a_batch_whose_lines_run_and_whose_output_can_be_fetched(service):
@@ -17,3 +17,16 @@ def test_a_file_becomes_a_batch_whose_lines_run_and_whose_output_can_be_fetched(
         first = service.results(done["output_file_id"])[0]
         assert set(first) == {"id", "custom_id", "response", "error"} and first["error"] is None
         assert first["response"]["status_code"] == 200 and first["id"].startswith("batch_req_")
+
+
+def test_the_manual_names_every_metric_of_the_runner_by_what_it_means(service):
+    with service.runner() as runner:
+        status, text = ask(runner.folder / "planner.sock", "/metrics", token=runner.token)
+    told = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.M))
+    assert status == 200 and told == {**metrics_of(page("operations.md"), "Of every program"), **metrics_of(page("batch.md"), "Of weighbridge-batch")}
+
+
+def test_health_of_both_programs_is_told_through_the_web_server(service):
+    for what in ("healthz", "readyz", "metrics"):
+        assert service.stack.get("/batches/" + what, token="admin").status_code == 200
+        assert service.stack.get("/batch/" + what, token="admin").status_code == 503  # no service of it runs here
