@@ -12,8 +12,9 @@
 #include "store/artifact_shard.h"
 #include "store/gate.h"
 
-/* Unasked it looks seldom: others may have been kicked. After a failure sooner. */
-enum { LOOK_MS = 30000, AGAIN_MS = 2000, SWEEP_MS = 600000, TIMEOUT_MS = 30000 };
+/* Unasked it looks seldom: others may have been kicked. After a failure sooner, as when somebody was not quite
+ * done: what is given back may be claimed again after a second. */
+enum { LOOK_MS = 30000, AGAIN_MS = 2000, BUSY_MS = 1200, SWEEP_MS = 600000, TIMEOUT_MS = 30000 };
 
 struct gate_thread {
     pthread_t thread;
@@ -65,7 +66,7 @@ static void *run(void *ctx)
             log_warn(LOG_MSG("the release gate stands still"), LOG_S("error", e.msg));
         if (rc == 0)
             last = (struct err)ERR_INIT;
-        rest(t, rc < 0 ? AGAIN_MS : LOOK_MS);
+        rest(t, rc < 0 ? AGAIN_MS : done.busy > 0 ? BUSY_MS : LOOK_MS);
     }
     return NULL;
 }

@@ -254,6 +254,15 @@ def test_a_pull_takes_no_more_of_the_network_than_it_may(site, tmp_path):
 
 # --- arguments ---
 
+def test_a_node_without_a_name_has_that_of_its_host(site, gate, tmp_path):
+    name = socket.gethostname().split(".")[0].lower()
+    node = Daemon(site, tmp_path / "node", gate.url, WB_AGENT_NODE="", WB_AGENT_TOKEN=site.env["WB_ADMIN_TOKEN"]).up()
+    node.says("registered")
+    assert gate.seen[0] == ("PUT", "/api/v1/nodes/" + name)
+    assert [n["node"] for n in site.get("/api/v1/nodes").json()["nodes"]] == [name]
+    node.down()
+
+
 @pytest.mark.parametrize("env, said", [({"WB_AGENT_URL": ""}, "[agent] url is not set"),
                                        ({"WB_AGENT_URL": "http://store.example"}, "[agent] url: https"),
                                        ({"WB_AGENT_NODE": "Node"}, "[agent] node")])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishing when things go wrong: artifacts contract, sections 2, 3 and 5."""
+import fcntl
 import json
 import os
 import socket
@@ -223,3 +224,31 @@ def test_a_full_disk_is_said_and_what_was_kept_is_kept(small_disk):
         v.publish()
     finally:
         stack.down()
+
+
+@pytest.fixture
+def gate_claims(stack):
+    """Who had a version to judge, and '' when it was given back, in order."""
+    stack.sql("""CREATE TABLE gate_claims (holder text);
+        CREATE FUNCTION note_claim() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN INSERT INTO gate_claims VALUES (NEW.gate_holder); RETURN NULL; END';
+        CREATE TRIGGER note_claim AFTER UPDATE OF gate_holder ON artifact_version FOR EACH ROW EXECUTE FUNCTION note_claim()""")
+    yield lambda: [holder for holder, in stack.sql("SELECT holder FROM gate_claims")]
+    stack.sql("DROP TRIGGER note_claim ON artifact_version; DROP FUNCTION note_claim; DROP TABLE gate_claims")
+
+
+def test_an_upload_that_is_still_at_it_holds_the_gate_up_for_as_long_as_it_takes_and_no_longer(stack, gate_claims):
+    """The last shard calls the gate while another request has not yet let go of the part."""
+    v = Version(stack)
+    *before, last = v.announce().json()["missing"]
+    for shard in before:
+        assert v.put(shard).status_code == 201
+    [part] = v.parts()
+    at_it = os.open(part, os.O_RDONLY)
+    try:
+        fcntl.flock(at_it, fcntl.LOCK_SH)
+        assert v.put(last).status_code == 201
+        wait_until(lambda: any(gate_claims()) and gate_claims()[-1] == "", "the gate to look, and to give it back")
+    finally:
+        os.close(at_it)
+    wait_until(lambda: v.state()["state"] == "published", "the gate to look again", timeout_s=20)  # unasked it does every 30 s
