@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "model/key.h"
 #include "store/gallery.h"
 #include "store/gallery_keep.h"
@@ -71,13 +72,6 @@ static void release_snapshot(void *snap)
     snapshot_put(snap);
 }
 
-static void release_answer(void *answer)
-{
-    struct poll_answer *a = answer;
-    poll_answer_free(a);
-    free(a);
-}
-
 /* Of those whom no refresher serves. A CGI has nobody else to do it. */
 static void keep_last_reports(struct web_req *req, const struct buf *behind)
 {
@@ -91,24 +85,55 @@ static void keep_last_reports(struct web_req *req, const struct buf *behind)
         (void)!gallery_keep(req->db, behind->data, NULL, &ignored);
 }
 
-/* Without shared memory (CGI), or when no snapshot can be written, a poll asks the stores itself. */
-static int ask_for_operations(struct web_req *req, struct web_reply *reply, struct err *e)
+/* What a poll that asked the stores itself was told. Those that waited meanwhile share it. */
+struct operations_answer {
+    struct poll_answer a;
+    int64_t began_ns;
+    atomic_int refs;
+};
+
+static void release_answer(void *answer)
+{
+    struct operations_answer *o = answer;
+    if (o == NULL || atomic_fetch_sub(&o->refs, 1) != 1)
+        return;
+    poll_answer_free(&o->a);
+    free(o);
+}
+
+/* An answer that was begun after the poll came; the caller releases it. */
+static struct operations_answer *ask_stores(struct web_req *req)
 {
     struct operations_app *app = req->app;
-    const uint64_t rows_changed = req->shared == NULL ? 0 : atomic_load(&req->shared->rows_changed);
-    struct poll_answer *a = mem_calloc(1, sizeof(*a));
-    poll_answer_init(a);
+    const int64_t came_ns = clock_mono_ns();
     fcgi_may_wait(req->fcgi);
-    pthread_mutex_lock(&app->ask_lock);
-    poll_ask(app->source, rows_changed, a);
-    pthread_mutex_unlock(&app->ask_lock);
-    keep_last_reports(req, &a->behind);
+    cleanup_unlock pthread_mutex_t *held = thread_lock(&app->ask_lock);
+    if (app->answer == NULL || app->answer->began_ns < came_ns) {
+        const struct shared *sh = req->shared;
+        struct operations_answer *o = mem_calloc(1, sizeof(*o));
+        poll_answer_init(&o->a);
+        atomic_init(&o->refs, 1);
+        o->began_ns = clock_mono_ns();
+        poll_ask(app->source, sh == NULL ? 0 : atomic_load(&sh->rows_changed), &o->a);
+        keep_last_reports(req, &o->a.behind);
+        release_answer(app->answer);
+        app->answer = mem_kept(o);
+    }
+    atomic_fetch_add(&app->answer->refs, 1);
+    return app->answer;
+}
+
+/* Without shared memory (CGI), or when no snapshot can be written or comes in time, a poll asks the stores itself. */
+static int ask_for_operations(struct web_req *req, struct web_reply *reply, struct err *e)
+{
+    struct operations_answer *o = ask_stores(req);
+    const struct poll_answer *a = &o->a;
     reply_degraded(reply, a->head.degraded);
     if (a->head.unavailable) {
-        release_answer(a);
+        release_answer(o);
         return unknown(e);
     }
-    reply_borrow(reply, a->body.data, a->body.len, a->head.etag, release_answer, a);
+    reply_borrow(reply, a->body.data, a->body.len, a->head.etag, release_answer, o);
     return 0;
 }
 
@@ -156,6 +181,7 @@ static void app_free(struct operations_app *app)
     keeper_stop(app->keeper);
     snapshots_close(app->snapshots);
     poll_source_free(app->source);
+    release_answer(app->answer);
     pthread_mutex_destroy(&app->ask_lock);
     free(app);
 }

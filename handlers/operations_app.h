@@ -19,8 +19,9 @@ struct operations_app {
     struct snapshots *snapshots; /* NULL: no shared memory, each request asks the stores itself */
     struct refresher *refresher;
     struct keeper *keeper;    /* NULL: [operations] read_only, or a CGI */
-    pthread_mutex_t ask_lock; /* of source */
+    pthread_mutex_t ask_lock; /* of what follows */
     struct poll_source *source;
+    struct operations_answer *answer; /* the last that source gave; NULL: none yet */
 };
 
 /* An acting call has committed and changed the overlay: no poll that begins after its answer may miss

@@ -56,6 +56,13 @@ struct poll_source {
     bool redis_up;
 };
 
+/* What a store may take in all for an answer that keeps coming: for thousands of large operations on a busy machine. Whoever
+ * polls waits meanwhile, which is better than to be told of an outage. */
+static int64_t patience_ms(int64_t timeout_ms)
+{
+    return timeout_ms * 5;
+}
+
 struct poll_source *poll_source_new(const struct conf *conf, const char *name, int64_t timeout_ms)
 {
     struct poll_source *p = mem_calloc(1, sizeof(*p));
@@ -69,6 +76,7 @@ struct poll_source *poll_source_new(const struct conf *conf, const char *name, i
         .name = name,
         .prepared = conf->db_prepared,
         .timeout_ms = p->timeout_ms,
+        .patience_ms = patience_ms(p->timeout_ms) + p->timeout_ms,
         .breaker = &p->db_breaker,
         .stmts = p->stmts,
         .n_stmts = sizeof(p->stmts) / sizeof(p->stmts[0]),
@@ -180,6 +188,7 @@ static void ask_redis(struct poll_source *p)
     cleanup_live struct live live = LIVE_INIT;
     struct err e = ERR_INIT;
     kv_set_deadline(p->kv, clock_deadline(p->timeout_ms));
+    kv_be_patient(p->kv, clock_deadline(patience_ms(p->timeout_ms)));
     p->redis_up = live_list(p->kv, &p->live, &live, &e) == 0;
     if (p->redis_up)
         remember_overlays(p, &live);
@@ -262,6 +271,7 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
     struct err e = ERR_INIT;
 
     db_set_deadline(p->db, until_ns);
+    db_be_patient(p->db, 0);
     if (db_connected(p->db)) {
         asked = ask_postgres(p);
         ask_redis(p);
@@ -272,6 +282,8 @@ static void ask_stores(struct poll_source *p, uint64_t rows_changed)
         db_set_deadline(p->db, clock_deadline(p->timeout_ms));
         asked = ask_postgres(p);
     }
+    const int64_t most_ns = now_ns + patience_ms(p->timeout_ms) * NS_PER_MS;
+    db_be_patient(p->db, clock_prolong(most_ns, p->timeout_ms, INT64_MAX));
     p->postgres_up = take_rows(p, asked, &rows, &e) && find_rows_of_overlays(p, &rows, &e) == 0;
     if (p->postgres_up) {
         remember_rows(p, &rows, now_ns);

@@ -50,8 +50,8 @@ struct poll_answer {
 void poll_answer_init(struct poll_answer *a);
 void poll_answer_free(struct poll_answer *a);
 
-/* Asks the stores and fills *out (whose buffers are cleared first). Takes at most twice [operations]
- * store_timeout_ms plus the time to build. rows_changed: shared->rows_changed, read before the call (0
+/* Asks the stores and fills *out (whose buffers are cleared first). Takes at most three times [operations]
+ * store_timeout_ms plus the time to build, unless answers keep coming, which may take five times as long. rows_changed: shared->rows_changed, read before the call (0
  * where there is none): rows that were read before it moved are not the last good ones. Never fails:
  * what is not known makes head.unavailable. */
 void poll_ask(struct poll_source *p, uint64_t rows_changed, struct poll_answer *out);

@@ -40,6 +40,7 @@ struct refresher {
     struct poll_source *source;
     struct poll_answer answer;
     struct buf state;
+    int64_t took_ms;       /* the last refresh */
     uint64_t known_ticket; /* the snapshot that `source` remembers at least as well */
     atomic_bool blocked;   /* no snapshot can be written */
     _Atomic uint32_t stopping;
@@ -112,6 +113,7 @@ static int refresh(struct refresher *r, struct snapshot_base *base)
         .state_size = r->state.len,
     };
     int rc = snapshot_publish(r->snapshots, base, &parts, &e);
+    r->took_ms = (clock_mono_ns() - base->began_ns) / NS_PER_MS;
     if (atomic_exchange(&r->blocked, rc < 0) != (rc < 0)) {
         if (rc < 0)
             log_error(LOG_MSG("snapshots cannot be written: polls ask the stores themselves"),
@@ -128,6 +130,12 @@ static void rest(struct refresher *r, int64_t until_ns)
 {
     while (!is_stopping(r) && clock_mono_ns() < until_ns)
         wait_word(&r->stopping, 0, until_ns);
+}
+
+/* Where there is so much to read that it takes longer, nobody should begin the same beside it. */
+static int64_t lease_ms(const struct refresher *r)
+{
+    return r->took_ms > LEASE_MS / 2 ? 2 * r->took_ms : LEASE_MS;
 }
 
 /* A change that is not in the snapshot yet, and since when it was seen so. */
@@ -168,7 +176,7 @@ static void *refresh_main(void *ctx)
             snapshot_wait_wanted(r->snapshots, UINT64_MAX, clock_deadline(REST_MS));
             continue;
         }
-        if (snapshot_lease(r->snapshots, LEASE_MS, &taken_over) == 1) {
+        if (snapshot_lease(r->snapshots, lease_ms(r), &taken_over) == 1) {
             if (is_overdue(r, &overdue))
                 (void)!refresh(r, &base);
             rest(r, clock_deadline(STANDBY_MS));

@@ -34,6 +34,13 @@ int64_t clock_deadline(int64_t ms)
     return clock_mono_ns() + ms * NS_PER_MS;
 }
 
+int64_t clock_prolong(int64_t deadline_ns, int64_t ms, int64_t until_ns)
+{
+    const int64_t later_ns = clock_deadline(ms);
+    const int64_t moved_ns = later_ns < until_ns ? later_ns : until_ns;
+    return moved_ns > deadline_ns ? moved_ns : deadline_ns;
+}
+
 int clock_left_ms(int64_t deadline_ns)
 {
     int64_t left_ns = deadline_ns - clock_mono_ns();

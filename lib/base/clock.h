@@ -23,6 +23,9 @@ void clock_shift_wall(int64_t us);
 /* A deadline: ms milliseconds from now on the monotonic clock, in nanoseconds. */
 int64_t clock_deadline(int64_t ms);
 
+/* The deadline moved on to ms milliseconds from now, but not beyond until_ns, and never back. */
+int64_t clock_prolong(int64_t deadline_ns, int64_t ms, int64_t until_ns);
+
 /* Milliseconds until the deadline, rounded up, never negative, never over INT_MAX. */
 int clock_left_ms(int64_t deadline_ns);
 

@@ -57,6 +57,11 @@ bool db_missing_table(const struct db *db, const char *table)
     return db->last.missing_table && strstr(db->last_text, table) != NULL;
 }
 
+void db_be_patient(struct db *db, int64_t until_ns)
+{
+    db->patient_until_ns = until_ns;
+}
+
 /* The start of every call: its deadline, and the breaker's word. */
 static int enter(struct db *db, struct err *e)
 {
@@ -250,7 +255,8 @@ int db_start(struct db *db, const struct db_stmt *s, struct db_args a, struct er
 int db_finish(struct db *db, struct db_rows *out, struct err *e)
 {
     const struct db_stmt *s = db->started[0].stmt;
-    if (db->deadline_ns != 0)
+    const bool longer = db->patient_until_ns != 0 && db->call_until_ns > db->deadline_ns;
+    if (db->deadline_ns != 0 && !longer)
         db->call_until_ns = db->deadline_ns;
     int result = conn_finish(db, &out->res, e);
     if (result == 0)

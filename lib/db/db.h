@@ -84,6 +84,7 @@ struct db_options {
     const char *name;             /* application_name, e.g. "weighbridge-operations/3" */
     bool prepared;                /* off: parameters without named statements (PgBouncer) */
     int64_t timeout_ms;           /* of a call, when no deadline was set; also statement_timeout */
+    int64_t patience_ms;          /* 0: none. See db_be_patient() */
     struct breaker *breaker;      /* borrowed, may be NULL */
     const struct db_stmts *stmts; /* borrowed */
     size_t n_stmts;
@@ -100,6 +101,11 @@ static inline void db_close_p(struct db **db)
 
 /* The deadline (monotonic ns) for all calls until it is set again; 0: each call has timeout_ms. */
 void db_set_deadline(struct db *db, int64_t deadline_ns);
+
+/* From now on an answer that keeps coming may take until then (0: no longer): each part of it moves the deadline on by
+ * timeout_ms. A server that sends nothing for so long hangs; one that has much to say does not. For statements under way by
+ * db_start(); the server itself is told patience_ms of the options. */
+void db_be_patient(struct db *db, int64_t until_ns);
 
 /* Rows. Owned by the caller; values borrowed from it until it is freed. */
 struct db_rows {

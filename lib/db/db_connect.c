@@ -7,7 +7,13 @@
 #include "base/wait.h"
 #include "db/db_internal.h"
 
-enum { LOCK_WAITS = 4, OPTIONS_SIZE = 1024, IDLE_IN_TXN_GRACE_MS = 1000, PARAMS_MAX = 8 };
+enum {
+    LOCK_WAITS = 4,
+    LOCK_BRIEF_MS = 400,
+    OPTIONS_SIZE = 1024,
+    IDLE_IN_TXN_GRACE_MS = 1000,
+    PARAMS_MAX = 8
+};
 
 struct params {
     const char *key[PARAMS_MAX];
@@ -46,13 +52,16 @@ static int look_over(const char *url, PQconninfoOption **parsed, const char **th
 /* The session's settings, and after them those of the connection string, which win. */
 static int options_make(const struct db *db, const char *theirs, char *out, struct err *e)
 {
-    long long ms = (long long)db->o.timeout_ms;
+    const int64_t patience_ms = db->o.patience_ms;
+    const long long ms = (long long)db->o.timeout_ms;
+    const long long most_ms = patience_ms > db->o.timeout_ms ? (long long)patience_ms : ms;
+    const long long lock_ms = ms < LOCK_BRIEF_MS ? ms / 2 : ms / LOCK_WAITS;
     /* A lock is waited for a part of it only: a row that somebody holds must be told apart from a server that
-     * hangs, and what is refused for it can be tried again. */
+     * hangs, and what is refused for it can be tried again, if that is not too short to be of any use. */
     if (str_format(out, OPTIONS_SIZE,
             "-c statement_timeout=%lld -c lock_timeout=%lld "
             "-c idle_in_transaction_session_timeout=%lld -c timezone=UTC %s",
-            ms, ms / LOCK_WAITS + 1, ms + IDLE_IN_TXN_GRACE_MS, theirs == NULL ? "" : theirs) < 0)
+            most_ms, lock_ms + 1, ms + IDLE_IN_TXN_GRACE_MS, theirs == NULL ? "" : theirs) < 0)
         return err_set(e, ERR_UNAVAILABLE, "the options for postgres are too long");
     return 0;
 }

@@ -37,8 +37,9 @@ struct db {
     PGconn *conn;
     struct db_slot *slot;
     size_t slots;
-    int64_t deadline_ns;   /* what db_set_deadline() said; 0: none */
-    int64_t call_until_ns; /* of the call under way */
+    int64_t deadline_ns;      /* what db_set_deadline() said; 0: none */
+    int64_t call_until_ns;    /* of the call under way */
+    int64_t patient_until_ns; /* what db_be_patient() said */
     bool in_txn;
     bool fresh;                   /* connected, and nothing has been answered since */
     bool told_to_go;              /* the server announced that it ends the session */

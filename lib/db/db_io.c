@@ -72,6 +72,9 @@ static int wait_for(struct db *db, short events, struct err *e)
         return conn_late(db, e);
     if (ready < 0 || PQconsumeInput(db->conn) == 0)
         return conn_lost(db, e);
+    if (db->patient_until_ns != 0)
+        db->call_until_ns =
+            clock_prolong(db->call_until_ns, db->o.timeout_ms, db->patient_until_ns);
     return 0;
 }
 

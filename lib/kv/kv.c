@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -30,6 +31,7 @@ struct kv *kv_new(const struct kv_options *o)
     struct kv *kv = mem_calloc(1, sizeof *kv);
     kv->timeout_ms = o->timeout_ms;
     kv->breaker = o->breaker;
+    kv->in = mem_alloc(KV_READ_MAX);
     kv->name = mem_strdup(o->name == NULL ? "" : o->name);
     for (char *p = kv->name; *p != '\0'; p++)
         if (!isgraph((unsigned char)*p)) /* CLIENT SETNAME refuses the rest */
@@ -50,12 +52,18 @@ void kv_close(struct kv *kv)
     free(kv->name);
     free(kv->argv);
     free(kv->argv_size);
+    free(kv->in);
     free(kv);
 }
 
 void kv_set_deadline(struct kv *kv, int64_t deadline_ns)
 {
     kv->set_deadline_ns = deadline_ns;
+}
+
+void kv_be_patient(struct kv *kv, int64_t until_ns)
+{
+    kv->patient_until_ns = until_ns;
 }
 
 void kv_drop(struct kv *kv)
@@ -177,9 +185,30 @@ int kv_buffered(struct kv *kv, redisReply **out, struct err *e)
     return 1;
 }
 
+static int closed(struct kv *kv, ssize_t n, struct err *e)
+{
+    kv->gone = n == 0 || errno == EPIPE || errno == ECONNRESET;
+    if (n == 0)
+        (void)err_set(e, ERR_UNAVAILABLE, "redis: Server closed the connection");
+    else
+        (void)err_errno(e, ERR_UNAVAILABLE, "redis");
+    kv_drop(kv);
+    return -1;
+}
+
+/* Not redisBufferRead(), which takes 16 KiB at a time: most lists of overlays are a little larger. */
 int kv_read(struct kv *kv, struct err *e)
 {
-    return redisBufferRead(kv->context) == REDIS_OK ? 0 : lost(kv, e);
+    redisContext *c = kv->context;
+    const ssize_t n = read(c->fd, kv->in, KV_READ_MAX);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0)
+        return closed(kv, n, e);
+    if (redisReaderFeed(c->reader, kv->in, (size_t)n) == REDIS_OK)
+        return 0;
+    kv_drop(kv);
+    return err_set(e, ERR_INTERNAL, "redis: out of memory");
 }
 
 /* The next reply. */
@@ -193,6 +222,8 @@ static int pull(struct kv *kv, redisReply **out, struct err *e)
             return timed_out(kv, "no answer", e);
         if (kv_read(kv, e) < 0)
             return -1;
+        if (kv->patient_until_ns != 0)
+            kv->deadline_ns = clock_prolong(kv->deadline_ns, kv->timeout_ms, kv->patient_until_ns);
     }
 }
 

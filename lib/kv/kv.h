@@ -73,6 +73,10 @@ static inline void kv_reply_free_p(redisReply **r)
 /* The deadline (monotonic ns) for all calls until it is set again; 0: each call has timeout_ms. */
 void kv_set_deadline(struct kv *kv, int64_t deadline_ns);
 
+/* From now on answers that keep coming may take until then (0: no longer): each part of them moves the deadline on by
+ * timeout_ms. A server that sends nothing for so long hangs; one that has much to say does not. */
+void kv_be_patient(struct kv *kv, int64_t until_ns);
+
 /* Checks a url without connecting: ERR_INVALID with what is wrong (never the password). */
 int kv_url_check(const char *url, struct err *e) WARN_UNUSED;
 

@@ -10,18 +10,22 @@
 #include "kv/kv.h"
 #include "kv/kv_url.h"
 
+enum { KV_READ_MAX = 64 * 1024 };
+
 struct kv {
     struct kv_url url;
     struct err no_url; /* why there is no url to connect to; ERR_OK when there is one */
     char *name;
     int64_t timeout_ms;
     struct breaker *breaker;
-    int64_t set_deadline_ns; /* by kv_set_deadline(); 0: timeout_ms counts */
-    int64_t deadline_ns;     /* of the call or pipeline in hand */
-    redisContext *context;   /* NULL: not connected */
-    size_t due;              /* replies of a pipeline that were not taken yet */
-    bool gone;               /* the last failure was the peer closing */
-    const char **argv;       /* the command being put together: kv_argv_add() */
+    int64_t set_deadline_ns;  /* by kv_set_deadline(); 0: timeout_ms counts */
+    int64_t deadline_ns;      /* of the call or pipeline in hand */
+    int64_t patient_until_ns; /* by kv_be_patient(); 0: not */
+    char *in;                 /* KV_READ_MAX bytes: what is read at once */
+    redisContext *context;    /* NULL: not connected */
+    size_t due;               /* replies of a pipeline that were not taken yet */
+    bool gone;                /* the last failure was the peer closing */
+    const char **argv;        /* the command being put together: kv_argv_add() */
     size_t *argv_size;
     size_t argv_n;
     size_t argv_cap;

@@ -43,7 +43,7 @@ static const struct db_stmt STMTS[] = {
      * seen: is it due? What is not due is answered but not written. A stamp that is more than a second
      * ahead is another machine's clock. A failure that is told again stays as old as it was. */
     [PROGRESS] = { "gallery_progress",
-        "WITH old AS (SELECT g.*, c.dismissed_at, c.nodes, nullif($2::text, '') AS says,"
+        "WITH old AS (SELECT g.*, c.dismissed_at, c.nodes_text, nullif($2::text, '') AS says,"
         "  CASE WHEN g.status IN ('completed', 'cancelled') THEN 'settled'"
         "   WHEN g.status = 'failed' AND coalesce($2::text, '') NOT IN " ENDED
         " THEN 'given up' END AS left_so"
@@ -74,7 +74,7 @@ static const struct db_stmt STMTS[] = {
         "  ON CONFLICT (job_id) DO UPDATE SET nodes = excluded.nodes, changed_at = now())"
         " SELECT " SQL_CLOCK ", " GALLERY_COLUMNS ", coalesce(left_so,"
         "  CASE WHEN says IN " ENDED " THEN 'ended' WHEN turned THEN 'changed' ELSE 'taken' END),"
-        "  due AND NOT again FROM seen g CROSS JOIN LATERAL (SELECT g.dismissed_at, g.nodes) c",
+        "  due AND NOT again FROM seen g CROSS JOIN LATERAL (SELECT g.dismissed_at, g.nodes_text) c",
         12 },
     [STOP] = { "gallery_stop",
         "WITH old AS (SELECT g.id, coalesce(g.status, '') AS was,"

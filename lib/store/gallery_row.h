@@ -24,9 +24,9 @@
     " coalesce(g.current_bytes, 0), coalesce(g.total_bytes, 0), " SQL_US("g.created_at") ", " SQL_US( \
         "g.updated_at") "," \
                         " c.dismissed_at IS NOT NULL," \
-                        " CASE WHEN octet_length(c.nodes::text) <= " GALLERY_NODES_BYTES \
-                        " THEN c.nodes::text" \
-                        "  WHEN c.nodes IS NOT NULL THEN 'too large' END"
+                        " CASE WHEN octet_length(c.nodes_text) <= " GALLERY_NODES_BYTES \
+                        " THEN c.nodes_text" \
+                        "  WHEN c.nodes_text IS NOT NULL THEN 'too large' END"
 
 /* When a row last changed; NULL when that is not known. */
 #define GALLERY_CHANGED(g) "greatest(" g ".updated_at, " g ".created_at)"

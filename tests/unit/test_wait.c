@@ -290,9 +290,23 @@ static void a_raised_stop_stays(void **state)
     assert_int_equal(wait_fd(fd, POLLIN, 0), 1);
 }
 
+static void a_deadline_is_prolonged_up_to_a_limit_and_never_shortened(void **state)
+{
+    (void)state;
+    const int64_t now_ns = clock_mono_ns();
+    const int64_t far_ns = now_ns + INT64_C(3600) * NS_PER_S;
+    const int64_t moved_ns = clock_prolong(now_ns, 60000, far_ns);
+    assert_true(moved_ns >= now_ns + 60 * NS_PER_S && moved_ns < far_ns);
+    assert_int_equal(clock_prolong(now_ns, 60000, now_ns + NS_PER_S), now_ns + NS_PER_S);
+    assert_int_equal(clock_prolong(now_ns, 60000, now_ns - NS_PER_S), now_ns);
+    assert_int_equal(clock_prolong(far_ns, 1, now_ns), far_ns);
+    assert_int_equal(clock_prolong(far_ns, 60000, INT64_MAX), far_ns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deadline_is_prolonged_up_to_a_limit_and_never_shortened),
         cmocka_unit_test(clocks_agree_on_units),
         cmocka_unit_test(left_is_rounded_up_and_bounded),
         cmocka_unit_test(a_ready_descriptor_ends_the_wait),
