@@ -12,9 +12,9 @@
 #include "store/artifact_shard.h"
 #include "store/gate.h"
 
-/* Unasked it looks seldom: others may have been kicked. After a failure sooner, as when somebody was not quite
- * done: what is given back may be claimed again after a second. */
-enum { LOOK_MS = 30000, AGAIN_MS = 2000, BUSY_MS = 1200, SWEEP_MS = 600000, TIMEOUT_MS = 30000 };
+/* Unasked it looks seldom: others may have been kicked. After a failure sooner, and SOON_MS later if a version waits that could
+ * not be claimed just now. */
+enum { LOOK_MS = 30000, AGAIN_MS = 2000, SOON_MS = 50, SWEEP_MS = 600000, TIMEOUT_MS = 30000 };
 
 struct gate_thread {
     pthread_t thread;
@@ -43,14 +43,23 @@ static void rest(struct gate_thread *t, int64_t ms)
     t->kicked = false;
 }
 
-static int keep(struct gate_thread *t, struct gate_done *done, struct err *e)
+/* *rest_ms: until the next look. */
+static int keep(struct gate_thread *t, int64_t *rest_ms, struct err *e)
 {
-    if (gate_run(t->db, &t->gate, done, e) < 0)
+    struct gate_done done = { 0 };
+
+    if (gate_run(t->db, &t->gate, &done, e) < 0)
         return -1;
-    if (clock_mono_ns() < t->sweep_ns)
-        return 0;
-    t->sweep_ns = clock_deadline(SWEEP_MS);
-    return gate_sweep(t->db, &t->gate, done, e);
+    if (clock_mono_ns() >= t->sweep_ns) {
+        t->sweep_ns = clock_deadline(SWEEP_MS);
+        if (gate_sweep(t->db, &t->gate, &done, e) < 0)
+            return -1;
+    }
+    if (gate_due_ms(t->db, LOOK_MS, rest_ms, e) < 0)
+        return -1;
+    if (*rest_ms < SOON_MS)
+        *rest_ms = SOON_MS;
+    return 0;
 }
 
 static void *run(void *ctx)
@@ -59,14 +68,14 @@ static void *run(void *ctx)
     struct err last = ERR_INIT;
 
     while (!is_stopping(t)) {
-        struct gate_done done = { 0 };
+        int64_t rest_ms = LOOK_MS;
         struct err e = ERR_INIT;
-        const int rc = gate_is_here(&t->gate) ? keep(t, &done, &e) : 0;
+        const int rc = gate_is_here(&t->gate) ? keep(t, &rest_ms, &e) : 0;
         if (rc < 0 && !is_stopping(t) && err_is_news(&last, &e))
             log_warn(LOG_MSG("the release gate stands still"), LOG_S("error", e.msg));
         if (rc == 0)
             last = (struct err)ERR_INIT;
-        rest(t, rc < 0 ? AGAIN_MS : done.busy > 0 ? BUSY_MS : LOOK_MS);
+        rest(t, rc < 0 ? AGAIN_MS : rest_ms);
     }
     return NULL;
 }

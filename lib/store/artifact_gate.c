@@ -5,7 +5,7 @@
 #include "db/db_row.h"
 #include "model/job.h"
 
-enum stmt { CLAIM, RENEW, RELEASE, PUBLISH, REJECT, DROP, KNOWS };
+enum stmt { CLAIM, DUE, RENEW, RELEASE, PUBLISH, REJECT, DROP, KNOWS };
 
 #define MINE " WHERE id = $1::bigint AND state = 'verifying' AND gate_holder = $2"
 #define FREE "gate_holder = '', gate_until = '-infinity'"
@@ -17,6 +17,10 @@ static const struct db_stmt STMTS[] = {
         "  ORDER BY gate_until, progress_at LIMIT 1 FOR UPDATE SKIP LOCKED)"
         " RETURNING id, artifact, version, part, convert_from(manifest, 'UTF8'), octet_length(manifest)",
         2 },
+    [DUE] = { "gate_due",
+        "SELECT coalesce(ceil(extract(epoch FROM min(greatest(gate_until, now())) - now()) * 1000)::bigint, $1::bigint)"
+        " FROM artifact_version WHERE state = 'verifying'",
+        1 },
     [RENEW] = { "gate_renew",
         "UPDATE artifact_version SET gate_until = clock_timestamp() + $3::bigint * interval '1 second'" MINE,
         3 },
@@ -79,6 +83,19 @@ static int change(struct db *db, enum stmt which, struct db_args a, struct err *
     if (db_exec(db, &STMTS[which], a, &n, e) < 0)
         return err_wrap(e, "release gate");
     return n == 1 ? 0 : err_set(e, ERR_CONFLICT, "somebody else verifies this version");
+}
+
+int gate_due_ms(struct db *db, int64_t most_ms, int64_t *ms, struct err *e)
+{
+    cleanup_rows struct db_rows rows = DB_ROWS_INIT;
+    const struct db_int8_at numbers[] = { { 0, ms } };
+
+    if (db_one(db, &STMTS[DUE], DB_ARGS(DB_INT8(most_ms)), &rows, e) < 0 ||
+        db_int8s(&rows, 0, numbers, 1, e) < 0)
+        return err_wrap(e, "release gate");
+    if (*ms > most_ms)
+        *ms = most_ms;
+    return 0;
 }
 
 int gate_renew(struct db *db, int64_t id, const char *holder, struct err *e)

@@ -33,6 +33,9 @@ void gate_claim_free(struct gate_claim *c);
 /* The one that waits longest, for GATE_CLAIM_S; 1 when none waits. */
 int gate_claim_next(
     struct db *db, const char *holder, struct gate_claim *out, struct err *e) WARN_UNUSED;
+/* In how many ms one may be claimed, at most most_ms. 0 also when one waits whose row somebody else had locked while
+ * gate_claim_next() passed it by. */
+int gate_due_ms(struct db *db, int64_t most_ms, int64_t *ms, struct err *e) WARN_UNUSED;
 /* For GATE_CLAIM_S more. ERR_CONFLICT: it is another's, or not to be verified any more. */
 int gate_renew(struct db *db, int64_t id, const char *holder, struct err *e) WARN_UNUSED;
 /* Gives it back; another may have it in a second. */

@@ -261,8 +261,6 @@ int gate_run(struct db *db, const struct gate *g, struct gate_done *done, struct
         if (rc != 0)
             return rc < 0 ? -1 : 0;
         rc = judge_claim(db, g, &c, done, e);
-        if (rc == 1)
-            done->busy++;
         if (rc != 0)
             (void)!gate_release(db, c.id, g->holder, &ignored);
     }

@@ -28,7 +28,6 @@ struct gate_done {
     int64_t published;
     int64_t rejected;
     int64_t back; /* to uploading: what was to be cloned is bad */
-    int64_t busy; /* given back, since somebody still writes to them: soon to be looked at again */
     int64_t dropped;
     int64_t parts; /* left over by nobody known: removed */
 };

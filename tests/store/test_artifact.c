@@ -167,6 +167,32 @@ static void a_version_is_one_judges(void **state)
     fx_value("SELECT gate_holder FROM artifact_version", "");
 }
 
+/* Two publishers send the last shard: the second's row lock hides the version from a gate that was just woken. */
+static void a_version_that_is_locked_while_the_gate_looks_is_due_at_once(void **state)
+{
+    enum { MOST_MS = 30000 };
+    cleanup_versions struct versions v = VERSIONS_INIT;
+    cleanup_gate_claim struct gate_claim c = GATE_CLAIM_INIT;
+    struct err e = ERR_INIT;
+    int64_t ms = -1;
+    (void)state;
+
+    ok(gate_due_ms(fx.db, MOST_MS, &ms, &e));
+    assert_int_equal(ms, MOST_MS); /* nothing waits */
+    artifact_uploaded("v1", 'a', &v);
+    PGconn *other = PQconnectdb(fx.stores.url);
+    PQclear(PQexec(other, "BEGIN; SELECT 1 FROM artifact_version FOR UPDATE"));
+    assert_int_equal(gate_claim_next(fx.db, "a", &c, &e), 1);
+    ok(gate_due_ms(fx.db, MOST_MS, &ms, &e));
+    assert_int_equal(ms, 0);
+    PQfinish(other);
+    ok(gate_claim_next(fx.db, "a", &c, &e));
+    ok(gate_due_ms(fx.db, 2 * GATE_CLAIM_S * 1000, &ms, &e)); /* its judge may die */
+    assert_true(ms > 0 && ms <= GATE_CLAIM_S * 1000);
+    ok(gate_due_ms(fx.db, 1, &ms, &e));
+    assert_int_equal(ms, 1);
+}
+
 static void withdrawing(void **state)
 {
     cleanup_versions struct versions v = VERSIONS_INIT;
@@ -369,6 +395,7 @@ int main(void)
         FX_BOTH(what_was_never_published_begins_anew),
         FX_BOTH(uploads_that_stand_still_are_dropped),
         FX_BOTH(a_version_is_one_judges),
+        FX_BOTH(a_version_that_is_locked_while_the_gate_looks_is_due_at_once),
         FX_BOTH(withdrawing),
         FX_BOTH(lists_and_files),
         FX_BOTH(the_tables_hold_the_rules_whoever_writes),
