@@ -314,6 +314,8 @@ stage_analyzer() {
     local dir=$ROOT/build-check-analyzer
     WB_DEV_CC=gcc build_tree "$dir" CFLAGS='-O2 -g -fanalyzer' || return
     count 1 0
+    LINT_DEEP=1 timeout "$LIMIT" "$ROOT/tests/lint/run.sh" tidy || return
+    count 1 0
 }
 
 # Each target runs for FUZZ_SECONDS, as many at once as there are cores.
