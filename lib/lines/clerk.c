@@ -120,7 +120,8 @@ static int join(struct clerk *c, bool errors, struct result *out, struct err *e)
     content_new_id(out->id);
     if (content_create(root, out->id, &fd, e) < 0)
         return -1;
-    const int rc = segments_join(c->folder, c->past, c->n_past, errors, fd, &tick, &out->bytes, e);
+    const struct segment_choice all = { c->folder, c->past, c->n_past, errors };
+    const int rc = segments_join(&all, fd, &tick, &out->bytes, e);
     return rc != 0 ? rc : content_land(root, out->id, fd, e);
 }
 

@@ -201,16 +201,17 @@ static int join(
     return 0;
 }
 
-int segments_join(int folder, const struct batch_segment *at, size_t n, bool errors, int to,
-    const struct segment_tick *tick, int64_t *bytes, struct err *e)
+int segments_join(const struct segment_choice *c, int to, const struct segment_tick *tick,
+    int64_t *bytes, struct err *e)
 {
     *bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        const int64_t size = errors ? at[i].error_bytes : at[i].output_bytes;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct batch_segment *s = &c->at[i];
+        const int64_t size = c->errors ? s->error_bytes : s->output_bytes;
         cleanup_fd int from = -1;
         if (size == 0)
             continue;
-        if (open_part(folder, errors ? ERRORS : OUTPUT, at[i].epoch, &from, e) < 0)
+        if (open_part(c->folder, c->errors ? ERRORS : OUTPUT, s->epoch, &from, e) < 0)
             return -1;
         const int rc = join(from, size, (struct file_range){ to, *bytes }, tick, e);
         if (rc != 0)

@@ -36,14 +36,22 @@ int segment_sync(const struct segment *s, struct err *e) WARN_UNUSED;
 int segments_mark(int folder, const struct batch_segment *at, size_t n, uint64_t *done,
     int64_t bits, struct err *e) WARN_UNUSED;
 
-/* Copies the results (or the errors) of the segments, one behind the other, into to. *bytes is their sum. tick is
+/* What of which segments goes into a file: their results, or their errors. */
+struct segment_choice {
+    int folder;
+    const struct batch_segment *at;
+    size_t n;
+    bool errors;
+};
+
+/* Copies what is chosen, one segment behind the other, into to. *bytes is their sum. tick is
  * called now and then: anything but 0 ends the copying, and is returned. */
 struct segment_tick {
     int (*fn)(void *ctx, struct err *e);
     void *ctx;
 };
-int segments_join(int folder, const struct batch_segment *at, size_t n, bool errors, int to,
-    const struct segment_tick *tick, int64_t *bytes, struct err *e) WARN_UNUSED;
+int segments_join(const struct segment_choice *c, int to, const struct segment_tick *tick,
+    int64_t *bytes, struct err *e) WARN_UNUSED;
 
 /* A set of lines by number. */
 static inline bool line_in(const uint64_t *set, int64_t number)

@@ -271,7 +271,8 @@ static void joined_is(
     const int fd = openat(at, "joined", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     cleanup_fd int owned = fd;
 
-    assert_int_equal(segments_join(at, seg, n, errors, owned, &tick, &bytes, &e), 0);
+    assert_int_equal(
+        segments_join(&(struct segment_choice){ at, seg, n, errors }, owned, &tick, &bytes, &e), 0);
     assert_int_equal(bytes, (int64_t)strlen(expected));
     assert_int_equal(file_read(owned, got, (size_t)bytes), 0);
     assert_string_equal(got, expected);
