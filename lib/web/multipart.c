@@ -55,7 +55,7 @@ static const char *take_value(const char *at, const char *end, char *out, size_t
 /* The parameter of that name behind the first ';'. 1: there is none. */
 static int find_param(const char *at, const char *end, const char *name, char *out, size_t size)
 {
-    char other[MULTIPART_FILENAME_SIZE];
+    char other[MULTIPART_FILENAME_SIZE] = "";
     const size_t length = strlen(name);
 
     while ((at = memchr(at, ';', (size_t)(end - at))) != NULL) {
