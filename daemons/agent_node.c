@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemons/agent_node.h"
 
+#include <string.h>
 #include <sys/statvfs.h>
 
 #include "config.h"
@@ -8,13 +9,22 @@
 #include "depot/ledger.h"
 #include "json/jx.h"
 
+/* Bytes of the body that versions may take, and those of one beside its names. */
+enum { VERSIONS_BYTES = NODE_BODY_MAX - 8192, VERSION_BYTES = 160 };
+
+struct listing {
+    json_object *list;
+    size_t bytes;
+};
+
 static int add_version(void *ctx, const struct depot *d, const char *version)
 {
-    json_object *list = ctx;
+    struct listing *l = ctx;
+    const size_t bytes = VERSION_BYTES + strlen(d->name) + strlen(version);
     struct digest digest;
     char text[DIGEST_TEXT_SIZE];
 
-    if (json_object_array_length(list) >= NODE_VERSIONS_MAX ||
+    if (l->bytes + bytes > VERSIONS_BYTES ||
         artifact_name_check("", d->name, ARTIFACT_NAME_MAX, NULL) < 0 ||
         artifact_name_check("", version, VERSION_NAME_MAX, NULL) < 0 ||
         depot_digest(d, version, &digest) < 0)
@@ -25,7 +35,8 @@ static int add_version(void *ctx, const struct depot *d, const char *version)
     jx_set_str(o, "version", version);
     jx_set_str(o, "digest", text);
     jx_set_str(o, "state", "landed");
-    jx_add(list, o);
+    jx_add(l->list, o);
+    l->bytes += bytes;
     return 0;
 }
 
@@ -46,12 +57,12 @@ int node_print(const struct settings *s, int root, struct buf *out, struct misha
     struct ledger l = { 0, 0, 0, 0 };
     struct statvfs fs;
     cleanup_json json_object *o = jx_object();
-    json_object *versions = jx_array();
+    struct listing versions = { jx_array(), 0 };
 
-    jx_set(o, "versions", versions);
+    jx_set(o, "versions", versions.list);
     if (ledger_read(root, NULL, &l, m) < 0)
         return -1;
-    if (fstatvfs(root, &fs) < 0 || depot_walk(root, add_version, versions) < 0)
+    if (fstatvfs(root, &fs) < 0 || depot_walk(root, add_version, &versions) < 0)
         return mishap_errno(m, false, "cannot look through the root");
     const int64_t total_bytes = (int64_t)(fs.f_blocks * fs.f_frsize);
     const int64_t used_bytes = (int64_t)((fs.f_blocks - fs.f_bfree) * fs.f_frsize);

@@ -82,6 +82,19 @@ def test_a_node_says_what_it_is_and_has(site, daemon):
     assert seen["agent_version"]
 
 
+def test_more_versions_than_a_heartbeat_takes_do_not_silence_the_node(site, tmp_path):
+    """The service takes 64 KiB."""
+    node = Daemon(site, tmp_path / "node")
+    for i in range(500):
+        folder = node.root / "many" / "versions" / f"v{i}"
+        folder.mkdir(parents=True)
+        (folder / "README.digest").write_text("0" * 64 + "  manifest.json\n")
+    node.up()
+    node.says("registered")
+    assert 250 < len(site.get(NODE).json()["versions"]) < 500
+    node.down()
+
+
 def test_assignments_are_carried_out_one_at_a_time_oldest_first(site, gate, daemon):
     first, second = some_version(site), some_version(site)
     numbers = assign(site, first), assign(site, second)
