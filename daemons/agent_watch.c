@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemons/agent_watch.h"
 
+#include <string.h>
+
 #include "base/stop.h"
 #include "base/str.h"
 
@@ -51,14 +53,21 @@ int watch_stop_fd(const struct watch *w)
     return w == NULL ? -1 : w->stop_fd;
 }
 
-/* The file of the first shard that the bitmap lacks. */
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}
+
+/* The file of the first shard that the bitmap lacks, by its own name: a whole path may be longer than what is reported. */
 static const char *first_lacking(const struct watch *w, const struct manifest *m)
 {
     for (size_t i = 0; i < m->shards; i++) {
         const char c = i / 4 < w->verified.len ? w->verified.data[i / 4] : '0';
         const unsigned digit = (unsigned)(c >= 'a' ? c - 'a' + 10 : c - '0');
         if ((digit & (8U >> i % 4)) == 0)
-            return m->file[manifest_place(m, i).file].path;
+            return name_of(m->file[manifest_place(m, i).file].path);
     }
     return "";
 }

@@ -74,6 +74,16 @@ def test_an_assignment_lands_and_is_seen_steadily_meanwhile(site, gate, daemon):
     assert told == [{"artifact": v.artifact, "version": "v1", "digest": v.digest, "state": "landed"}]
 
 
+def test_a_file_is_shown_by_its_own_name_however_deep_it_lies(site, gate, daemon):
+    """A path has up to 1,024 bytes, a file's name in a report 512 characters."""
+    v = Version(site, files={"/".join(["d" * 250] * 3 + ["deep"]): os.urandom(MIB)}).publish()
+    number = assign(site, v)
+    shown = wait_until(lambda: (e := site.entry(f"{v.artifact}@v1:node")) and "deep" in e["message"] and e, "the copy")
+    assert shown["message"].startswith("deep (")
+    gate.let()
+    awaits(site, number, "landed")
+
+
 def test_a_node_says_what_it_is_and_has(site, daemon):
     seen = site.get(NODE).json()
     assert (seen["rack"], seen["zone"], seen["alive"], seen["versions"]) == ("r1", "z1", True, [])
