@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "handlers/job_body.h"
 #include "handlers/json_text.h"
+#include "handlers/openai_list.h"
 #include "model/batch_line.h"
 #include "store/batch_row.h"
 #include "store/job_progress.h"
@@ -41,10 +42,7 @@ static json_object *errors_json(const char *text)
 
     if (data == NULL)
         return NULL;
-    json_object *o = jx_object();
-    jx_set_str(o, "object", "list");
-    jx_set(o, "data", data);
-    return o;
+    return openai_list(data);
 }
 
 static json_object *usage_json(const struct batch_usage *u)
@@ -268,12 +266,6 @@ int get_batches(struct web_req *req, struct web_reply *reply, struct err *e)
     json_object *data = jx_array();
     for (size_t i = 0; i < found.n; i++)
         jx_add(data, batch_json(&found.row[i], &progress[i]));
-    json_object *o = jx_object();
-    jx_set_str(o, "object", "list");
-    jx_set(o, "data", data);
-    jx_set_str(o, "first_id", found.n > 0 ? found.row[0].id : NULL);
-    jx_set_str(o, "last_id", found.n > 0 ? found.row[found.n - 1].id : NULL);
-    jx_set_bool(o, "has_more", found.more);
-    reply_json(reply, o);
+    reply_json(reply, openai_page(data, found.more));
     return 0;
 }

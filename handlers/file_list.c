@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/jobs_app.h"
+#include "handlers/openai_list.h"
 
 #include <stdlib.h>
 
@@ -165,25 +166,6 @@ static int collect(struct listing *l, struct err *e)
     return 0;
 }
 
-static void set_id(json_object *o, const char *key, json_object *list, size_t i)
-{
-    if (json_object_array_length(list) == 0)
-        jx_set_null(o, key);
-    else
-        jx_set_str(o, key, id_of(json_object_array_get_idx(list, i)));
-}
-
-static json_object *shown(const struct listing *l)
-{
-    json_object *o = jx_object();
-    jx_set_str(o, "object", "list");
-    jx_set(o, "data", json_object_get(l->found));
-    set_id(o, "first_id", l->found, 0);
-    set_id(o, "last_id", l->found, json_object_array_length(l->found) - 1);
-    jx_set_bool(o, "has_more", l->more);
-    return o;
-}
-
 static int open_client(struct listing *l, struct err *e)
 {
     const struct conf *conf = l->req->conf;
@@ -218,7 +200,7 @@ static int list(struct web_req *req, struct web_reply *reply, struct err *e)
     }
     if (collect(&l, e) < 0)
         return -1;
-    reply_json(reply, shown(&l));
+    reply_json(reply, openai_page(json_object_get(l.found), l.more));
     return 0;
 }
 

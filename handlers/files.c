@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "handlers/json_text.h"
+#include "handlers/openai_list.h"
 #include "lines/content.h"
 #include "store/batch_file.h"
 #include "web/multipart.h"
@@ -259,13 +260,7 @@ int get_files(struct web_req *req, struct web_reply *reply, struct err *e)
     json_object *data = jx_array();
     for (size_t i = 0; i < found.n; i++)
         jx_add(data, file_json(&found.row[i]));
-    json_object *o = jx_object();
-    jx_set_str(o, "object", "list");
-    jx_set(o, "data", data);
-    jx_set_str(o, "first_id", found.n > 0 ? found.row[0].id : NULL);
-    jx_set_str(o, "last_id", found.n > 0 ? found.row[found.n - 1].id : NULL);
-    jx_set_bool(o, "has_more", found.more);
-    reply_json(reply, o);
+    reply_json(reply, openai_page(data, found.more));
     return 0;
 }
 

@@ -4,20 +4,10 @@
 #include <stdlib.h>
 
 #include "handlers/openai_json.h"
+#include "handlers/openai_list.h"
 #include "model/job_status.h"
 
 enum { LIMIT = 20, LIMIT_MAX = 100 };
-
-static void set_id(json_object *o, const char *key, const struct jobs *jobs, size_t i)
-{
-    char id[JOB_WIRE_ID_SIZE];
-    if (i >= jobs->n) {
-        jx_set_null(o, key);
-        return;
-    }
-    job_wire_id(jobs->job[i].id, id);
-    jx_set_str(o, key, id);
-}
 
 int openai_list_batches(struct web_req *req, struct web_reply *reply, struct err *e)
 {
@@ -38,13 +28,7 @@ int openai_list_batches(struct web_req *req, struct web_reply *reply, struct err
     json_object *data = jx_array();
     for (size_t i = 0; i < jobs.n; i++)
         jx_add(data, openai_batch(&jobs.job[i], &progress[i]));
-    json_object *o = jx_object();
-    jx_set_str(o, "object", "list");
-    jx_set(o, "data", data);
-    set_id(o, "first_id", &jobs, 0);
-    set_id(o, "last_id", &jobs, jobs.n - 1);
-    jx_set_bool(o, "has_more", jobs.more);
-    reply_json(reply, o);
+    reply_json(reply, openai_page(data, jobs.more));
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "handlers/job_parts.h"
 #include "handlers/json_text.h"
+#include "handlers/openai_list.h"
 #include "model/job_status.h"
 
 static void set_when(json_object *o, const char *key, int64_t seconds)
@@ -38,10 +39,7 @@ static json_object *errors(const struct job *j, const struct job_parts *p)
         set_when(o, "line", line);
         jx_add(data, o);
     }
-    json_object *out = jx_object();
-    jx_set_str(out, "object", "list");
-    jx_set(out, "data", data);
-    return out;
+    return openai_list(data);
 }
 
 static void set_times(json_object *o, const struct job *j, const struct job_parts *p)

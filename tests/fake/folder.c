@@ -58,3 +58,19 @@ void folder_put(const struct folder *f, const char *name, const char *text, mode
 {
     folder_put_bytes(f, name, text, strlen(text), mode);
 }
+
+struct folder test_folder;
+
+int folder_begin(void **state)
+{
+    (void)state;
+    folder_make(&test_folder);
+    return 0;
+}
+
+int folder_end(void **state)
+{
+    (void)state;
+    folder_remove(&test_folder);
+    return 0;
+}

@@ -13,6 +13,11 @@ struct folder {
 void folder_make(struct folder *f);
 void folder_remove(struct folder *f); /* with all that is in it */
 
+/* For the tests of a program that each want one: test_folder, made and removed around each. */
+extern struct folder test_folder;
+int folder_begin(void **state);
+int folder_end(void **state);
+
 /* "path/name" in a buffer that the next call uses again. */
 const char *folder_at(const struct folder *f, const char *name);
 

@@ -18,25 +18,9 @@
 #include "base/thread.h"
 #include "tests/fake/folder.h"
 
-static struct folder folder;
-
-static int begin(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
-
 static int opened(const char *name, int flags)
 {
-    const int fd = open(folder_at(&folder, name), flags | O_CLOEXEC, 0644);
+    const int fd = open(folder_at(&test_folder, name), flags | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     return fd;
 }
@@ -67,7 +51,7 @@ static void a_range_is_copied_and_nothing_else(void **state)
     cleanup_free char *data = mem_calloc(1, size);
     cleanup_free char *got = mem_calloc(1, size + 8);
     memset(data, 'x', size);
-    folder_put_bytes(&folder, "from", data, size, 0644);
+    folder_put_bytes(&test_folder, "from", data, size, 0644);
     cleanup_fd int from = opened("from", O_RDONLY);
     cleanup_fd int to = opened("to", O_RDWR | O_CREAT);
     assert_int_equal(file_write_at(to, "aaaa", 4, 0), 0);
@@ -85,7 +69,7 @@ static void a_range_is_copied_and_nothing_else(void **state)
 static void a_copy_that_fails_tells_which_end_it_was(void **state)
 {
     (void)state;
-    folder_put(&folder, "from", "12345", 0644);
+    folder_put(&test_folder, "from", "12345", 0644);
     cleanup_fd int from = opened("from", O_RDONLY);
     cleanup_fd int to = opened("to", O_RDWR | O_CREAT);
     cleanup_fd int closed = opened("to", O_RDONLY);
@@ -114,7 +98,7 @@ static void a_team_has_as_many_as_were_asked_for(void **state)
     }
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, folder_begin, folder_end)
 
 int main(void)
 {

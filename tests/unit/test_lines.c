@@ -23,33 +23,17 @@
 #include "lines/unique.h"
 #include "tests/fake/folder.h"
 
-static struct folder folder;
-
-static int setup(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
-
 static int file_of(const char *text, size_t size)
 {
-    folder_put_bytes(&folder, "lines", text, size, 0600);
-    const int fd = open(folder_at(&folder, "lines"), O_RDONLY | O_CLOEXEC);
+    folder_put_bytes(&test_folder, "lines", text, size, 0600);
+    const int fd = open(folder_at(&test_folder, "lines"), O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     return fd;
 }
 
 static int open_folder(void)
 {
-    const int fd = open(folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = open(test_folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     return fd;
 }
@@ -362,18 +346,21 @@ static void large_results_are_whole_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(lines_have_numbers_and_places, setup, teardown),
+        cmocka_unit_test_setup_teardown(lines_have_numbers_and_places, folder_begin, folder_end),
         cmocka_unit_test_setup_teardown(
-            a_line_longer_than_what_is_read_at_once_comes_whole, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_last_number_counts_blank_lines_too, setup, teardown),
+            a_line_longer_than_what_is_read_at_once_comes_whole, folder_begin, folder_end),
+        cmocka_unit_test_setup_teardown(
+            the_last_number_counts_blank_lines_too, folder_begin, folder_end),
         cmocka_unit_test(an_answer_stays_as_it_was_written_and_on_one_line),
         cmocka_unit_test(no_result_tells_our_token),
         cmocka_unit_test(usage_is_read_in_the_words_of_either_api),
         cmocka_unit_test_setup_teardown(
-            texts_that_are_there_twice_are_found_whatever_their_number, setup, teardown),
-        cmocka_unit_test_setup_teardown(segments_are_cut_at_their_recorded_length, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_segment_that_is_damaged_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(large_results_are_whole_too, setup, teardown),
+            texts_that_are_there_twice_are_found_whatever_their_number, folder_begin, folder_end),
+        cmocka_unit_test_setup_teardown(
+            segments_are_cut_at_their_recorded_length, folder_begin, folder_end),
+        cmocka_unit_test_setup_teardown(
+            a_segment_that_is_damaged_is_told, folder_begin, folder_end),
+        cmocka_unit_test_setup_teardown(large_results_are_whole_too, folder_begin, folder_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

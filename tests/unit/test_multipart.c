@@ -16,22 +16,6 @@
 #include "tests/fake/folder.h"
 #include "web/multipart.h"
 
-static struct folder folder;
-
-static int setup(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
-
 /* "name/filename=content|...", then "." for the end or "!" for what is malformed. */
 static void read_as(const char *type, const char *body, size_t size, const char *expected)
 {
@@ -41,8 +25,8 @@ static void read_as(const char *type, const char *body, size_t size, const char 
     struct err e = ERR_INIT;
     int rc = -1;
 
-    folder_put_bytes(&folder, "body", body, size, 0600);
-    cleanup_fd int fd = open(folder_at(&folder, "body"), O_RDONLY | O_CLOEXEC);
+    folder_put_bytes(&test_folder, "body", body, size, 0600);
+    cleanup_fd int fd = open(folder_at(&test_folder, "body"), O_RDONLY | O_CLOEXEC);
     if (multipart_open(&m, fd, (int64_t)size, type, &e) == 0) {
         while ((rc = multipart_next(&m, &p, &e)) == 0) {
             assert_true(p.offset + p.size <= (int64_t)size);
@@ -99,8 +83,8 @@ static void a_delimiter_across_what_is_read_at_once_is_found(void **state)
         memcpy(body, HEAD, sizeof HEAD - 1);
         memset(body + sizeof HEAD - 1, 'x', content);
         memcpy(body + sizeof HEAD - 1 + content, TAIL, sizeof TAIL - 1);
-        folder_put_bytes(&folder, "body", body, size, 0600);
-        cleanup_fd int fd = open(folder_at(&folder, "body"), O_RDONLY | O_CLOEXEC);
+        folder_put_bytes(&test_folder, "body", body, size, 0600);
+        cleanup_fd int fd = open(folder_at(&test_folder, "body"), O_RDONLY | O_CLOEXEC);
         assert_int_equal(multipart_open(&m, fd, (int64_t)size, TYPE, &e), 0);
         assert_int_equal(multipart_next(&m, &p, &e), 0);
         assert_int_equal(p.size, content);
@@ -143,10 +127,11 @@ static void the_boundary_is_taken_from_the_type(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(parts_come_one_by_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_cut_off_or_malformed_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(parts_come_one_by_one, folder_begin, folder_end),
         cmocka_unit_test_setup_teardown(
-            a_delimiter_across_what_is_read_at_once_is_found, setup, teardown),
+            what_is_cut_off_or_malformed_is_refused, folder_begin, folder_end),
+        cmocka_unit_test_setup_teardown(
+            a_delimiter_across_what_is_read_at_once_is_found, folder_begin, folder_end),
         cmocka_unit_test(the_boundary_is_taken_from_the_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

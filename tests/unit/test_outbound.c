@@ -16,37 +16,21 @@
 #include "store/manifest_json.h"
 #include "tests/fake/folder.h"
 
-static struct folder folder;
-
 static const char *at(const char *name)
 {
-    return folder_at(&folder, name);
+    return folder_at(&test_folder, name);
 }
 
 static void put(const char *name, const void *data, size_t size, mode_t mode)
 {
-    folder_put_bytes(&folder, name, data, size, mode);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
+    folder_put_bytes(&test_folder, name, data, size, mode);
 }
 
 static struct outbound walked(void)
 {
     struct err e = ERR_INIT;
     struct outbound t = OUTBOUND_INIT;
-    if (outbound_walk(folder.path, OUTBOUND_NO_LINKS, NULL, &t, &e) < 0)
+    if (outbound_walk(test_folder.path, OUTBOUND_NO_LINKS, NULL, &t, &e) < 0)
         fail_msg("%s", e.msg);
     return t;
 }
@@ -73,7 +57,7 @@ static void refused(enum outbound_links links, enum err_code code, const char *s
 {
     struct err e = ERR_INIT;
     struct outbound t = OUTBOUND_INIT;
-    assert_int_equal(outbound_walk(folder.path, links, folder.path, &t, &e), -1);
+    assert_int_equal(outbound_walk(test_folder.path, links, test_folder.path, &t, &e), -1);
     assert_int_equal(e.code, code);
     if (strstr(e.msg, says) == NULL)
         fail_msg("'%s' does not say '%s'", e.msg, says);
@@ -98,7 +82,7 @@ static void links_are_followed_only_to_what_lies_within(void **state)
     cleanup_outbound struct outbound t = OUTBOUND_INIT;
     put("blob", "weights", 7, 0644);
     assert_int_equal(symlink("blob", at("model")), 0);
-    if (outbound_walk(folder.path, OUTBOUND_FOLLOW_LINKS, folder.path, &t, &e) < 0)
+    if (outbound_walk(test_folder.path, OUTBOUND_FOLLOW_LINKS, test_folder.path, &t, &e) < 0)
         fail_msg("%s", e.msg);
     assert_int_equal(t.n, 2);
     assert_int_equal(t.file[1].size, 7);
@@ -204,7 +188,7 @@ static void names_and_shard_sizes_are_checked_before_anything_is_read(void **sta
     }
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, folder_begin, folder_end)
 
 int main(void)
 {
