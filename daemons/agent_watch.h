@@ -20,8 +20,8 @@ struct watch {
     pthread_mutex_t lock; /* holds the rest */
     bool verifying;       /* all shards are there */
     int64_t bytes;        /* of shards that are right: only ever grows within a pull */
-    char file[MANIFEST_PATH_MAX +
-              1];        /* the first that still lacks some; "" none, or not known yet */
+    /* name of the first file that lacks some; "" none, or not known yet */
+    char file[MANIFEST_SEGMENT_MAX + 1];
     struct buf verified; /* part_bitmap(); empty: not known yet */
 };
 
