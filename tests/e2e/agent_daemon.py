@@ -109,6 +109,18 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
+STARTED = []  # processes of agents
+
+
+def end_agents():
+    """Those that a test which failed has left."""
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.wait(HANG_S)
+    STARTED.clear()
+
+
 class Daemon(Node):
     """One node's agent. Its log is in the folder; a second start goes on with what the first left."""
 
@@ -124,6 +136,7 @@ class Daemon(Node):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([*self.prefix, *self.args("run")], env={**self.env, **env}, stdin=subprocess.DEVNULL,
                                             stdout=subprocess.DEVNULL, stderr=log)
+        STARTED.append(self.process)
         return self
 
     def said(self):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from agent_daemon import NODE, Daemon, Gate, assign, assignment, awaits
+from agent_daemon import NODE, Daemon, Gate, assign, assignment, awaits, end_agents
 from artifacts import MIB, Version
 from conftest import wait_until
 
@@ -25,7 +25,8 @@ def some_version(stack, **kw):
 @pytest.fixture
 def site(stack):
     stack.sql("TRUNCATE node CASCADE")
-    return stack
+    yield stack
+    end_agents()
 
 
 @pytest.fixture
