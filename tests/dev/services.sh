@@ -122,7 +122,6 @@ node = node
 rack = rack-1
 zone = zone-1
 root = $VAR/node
-token_file = $VAR/node.token
 bytes_per_s = 16777216
 TEXT
 }
@@ -373,11 +372,13 @@ start_planner() {
     wait_until planner 20 handler_answers planner
 }
 
-# The control plane is nginx here, whatever its port is this time, unless the ini names one.
+# The control plane is nginx here, whatever its port is this time, unless the ini names one. Its token is not in the ini: every
+# program would read it.
 start_agent() {
     local url=${WB_AGENT_URL:-}
     [[ $url ]] || url=$(setting agent url)
-    launch agent env WB_AGENT_URL="${url:-http://127.0.0.1:$(port)}" "$BUILD/weighbridge-agent" run --config "$INI"
+    launch agent env WB_AGENT_URL="${url:-http://127.0.0.1:$(port)}" WB_AGENT_TOKEN_FILE="$VAR/node.token" \
+        "$BUILD/weighbridge-agent" run --config "$INI"
     wait_until agent 20 leader agent
 }
 
