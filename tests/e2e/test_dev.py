@@ -182,10 +182,10 @@ def test_two_planners_run_and_are_stopped_frozen_and_thawed_together(stack):
 def test_readme_has_the_lines_that_up_prints(stack):
     def lines(text):
         text = re.sub(r"http://127\.0\.0\.1:\d+", "URL", text)
-        text = re.sub(r"'?[^ ']*/(viewer|worker|submitter)\.token'?", r"\1", text)
-        return [line.strip() for line in text.splitlines() if line.lstrip().startswith("curl ")]
+        text = re.sub(r"'?[^ '@>]*/((viewer|worker|submitter)\.token|first\.jsonl)'?", r"\1", text)
+        return [line.strip() for line in text.splitlines() if line.lstrip().startswith(("curl ", "echo ", "FILE="))]
     printed = lines(stack.dev("up"))
-    assert len(printed) == 5
+    assert len(printed) == 7
     assert lines((ROOT / "README.md").read_text(encoding="utf8")) == printed
 
 
