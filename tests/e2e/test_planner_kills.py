@@ -15,6 +15,7 @@ from program import binary
 from traffic import KINDS, Traffic
 
 PATIENCE_S = 180
+LONG_S = 1200  # for what has no other end than that it is done
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def died_at(marks):
     return {mark.name for mark in marks.iterdir()}
 
 
-def storm(traffic, fleet, over, live):
+def storm(traffic, fleet, over, live, patience_s=PATIENCE_S):
     """Keeps `live` jobs of all kinds alive until it is over()."""
     kinds = itertools.cycle(KINDS)
 
@@ -53,7 +54,7 @@ def storm(traffic, fleet, over, live):
         for _ in range(live - traffic.drive()):
             traffic.add(next(kinds))
         return over()
-    wait_until(probe, "death at every point", PATIENCE_S)
+    wait_until(probe, "death at every point", patience_s)
 
 
 def settle(traffic, fleet, dedupe):
@@ -136,7 +137,7 @@ def test_deaths_at_any_point_by_chance(yard):
     traffic = Traffic(yard)
     yard.batches.order(dedupe=True)
     with Fleet(yard, 5, WB_FAULTS_SET="*=kill@0.01") as fleet:
-        storm(traffic, fleet, lambda: len(traffic.kind) >= 1000, 60)
+        storm(traffic, fleet, lambda: len(traffic.kind) >= 1000, 60, LONG_S)
         fleet.env.pop("WB_FAULTS_SET")
         fleet.renew()
         told = settle(traffic, fleet, True)

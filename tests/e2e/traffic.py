@@ -58,6 +58,8 @@ class Traffic:
         if state < self.phase[job]:
             return False
         answer = self.yard.stack.call("POST", f"/api/v1/jobs/job_{job}/cancel", {})
+        if answer.status_code == 503 and answer.headers["Retry-After"]:  # the row was held for longer than a request waits
+            return False
         assert answer.status_code == 200, answer.text
         return True
 
