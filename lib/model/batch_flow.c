@@ -26,8 +26,3 @@ bool batch_flow_allows(enum batch_status from, enum batch_status to)
     }
     return false;
 }
-
-bool batch_flow_cancellable(enum batch_status s)
-{
-    return s == BATCH_CANCELLING || batch_flow_allows(s, BATCH_CANCELLING);
-}

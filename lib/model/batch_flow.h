@@ -11,7 +11,4 @@
 
 bool batch_flow_allows(enum batch_status from, enum batch_status to);
 
-/* May a caller cancel it? In cancelling once more: yes, and nothing happens. */
-bool batch_flow_cancellable(enum batch_status s);
-
 #endif

@@ -236,16 +236,6 @@ static void every_state_is_reached_and_those_that_are_no_end_have_one(void **sta
     }
 }
 
-static void what_can_be_cancelled(void **state)
-{
-    (void)state;
-    assert_true(batch_flow_cancellable(BATCH_VALIDATING));
-    assert_true(batch_flow_cancellable(BATCH_IN_PROGRESS));
-    assert_true(batch_flow_cancellable(BATCH_CANCELLING));
-    assert_false(batch_flow_cancellable(BATCH_FINALIZING));
-    assert_false(batch_flow_cancellable(BATCH_COMPLETED));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,7 +250,6 @@ int main(void)
         cmocka_unit_test(a_fixed_limit_stays),
         cmocka_unit_test(the_next_is_the_first_ready_one_behind_the_last),
         cmocka_unit_test(every_state_is_reached_and_those_that_are_no_end_have_one),
-        cmocka_unit_test(what_can_be_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
