@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <utlist.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -23,7 +24,8 @@ struct http_many_call {
     CURL *easy;
     struct buf body;
     void *ctx;
-    struct http_many_call *next; /* of those that are idle */
+    struct http_many_call *prev; /* of those under way */
+    struct http_many_call *next; /* of those that are idle, or under way */
 };
 
 struct http_many {
@@ -31,6 +33,7 @@ struct http_many {
     struct curl_slist *headers;
     struct http_options policy;
     struct http_many_call *idle;
+    struct http_many_call *busy; /* under way */
     int set_fd;
     int wake_fd;
     int64_t timer_ns; /* NO_TIMER: none */
@@ -139,6 +142,8 @@ void http_many_close(struct http_many *m)
 {
     if (m == NULL)
         return;
+    while (m->busy != NULL)
+        http_many_drop(m, m->busy);
     while (m->idle != NULL) {
         struct http_many_call *c = m->idle;
         m->idle = c->next;
@@ -187,6 +192,7 @@ struct http_many_call *http_many_start(struct http_many *m, const struct http_ma
         curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body_size));
     http_easy_must(curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, r->body));
     must(curl_multi_add_handle(m->multi, c->easy));
+    DL_APPEND(m->busy, c);
     return c;
 }
 
@@ -198,9 +204,15 @@ static void put_back(struct http_many *m, struct http_many_call *c)
     m->idle = c;
 }
 
-void http_many_drop(struct http_many *m, struct http_many_call *c)
+static void take_out(struct http_many *m, struct http_many_call *c)
 {
     must(curl_multi_remove_handle(m->multi, c->easy));
+    DL_DELETE(m->busy, c);
+}
+
+void http_many_drop(struct http_many *m, struct http_many_call *c)
+{
+    take_out(m, c);
     put_back(m, c);
 }
 
@@ -244,7 +256,7 @@ static void tell_ends(
         http_easy_must(curl_easy_getinfo(easy, CURLINFO_PRIVATE, &private));
         struct http_many_call *c = private;
         struct http_many_end end = { .why = ERR_INIT };
-        must(curl_multi_remove_handle(m->multi, easy));
+        take_out(m, c);
         read_end(c, code, &end);
         fn(ctx, &end);
         put_back(m, c);
