@@ -7,7 +7,7 @@ import pytest
 
 from agent import AGENT
 from agent_daemon import Daemon, assign
-from artifacts import MIB, Version
+from artifacts import MIB, Version, empty_store
 from conftest import wait_until
 from guide import check_answer, page, questions
 
@@ -17,7 +17,7 @@ QUESTIONS = questions(page("artifacts.md"))
 @pytest.fixture(scope="module")
 def site(_stack, tmp_path_factory):
     _stack.empty()
-    _stack.sql("TRUNCATE artifact, node CASCADE")
+    empty_store(_stack)
     node = Daemon(_stack, tmp_path_factory.mktemp("guide") / "node", WB_AGENT_NODE="gpu-1", WB_AGENT_TOKEN=_stack.env["WB_ADMIN_TOKEN"],
                   WB_AGENT_CAPACITY_BYTES=str(2 * MIB)).up()
     node.says("registered")

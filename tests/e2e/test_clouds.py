@@ -51,8 +51,8 @@ def test_pods_that_get_no_node_send_their_job_back_to_the_queue(yard, tmp_path):
         for attempt in range(1, 5):
             yard.reaches(job, "resource_preparing")
             cluster.order(advance=1000)
-            # Hurried only until it is back: from then on it waits for its time, and shows why.
-            wait_until(lambda n=attempt: yard.history(job).count("queued") > n or yard.hurry(), "back in the queue")
+            # Once it is back it waits for its time, and shows why.
+            wait_until(lambda n=attempt: yard.hurry(queued=False) or yard.history(job).count("queued") > n, "back in the queue")
             assert yard.errors(job)[0] == "NoCapacity"
         cluster.order(nodes={"n3": {"gpu": "NVIDIA-A100-SXM4-80GB", "gpus": 2}})
         yard.reaches(job, "completed")

@@ -21,7 +21,7 @@ ENDPOINTS = ["/v1/responses", "/v1/chat/completions", "/v1/embeddings", "/v1/com
 @pytest.fixture
 def jobs(stack):
     stack.sql("TRUNCATE job CASCADE")
-    stack.sql("TRUNCATE job_run, job_event, job_count, intent")
+    stack.sql("TRUNCATE job_run, job_event, job_count, intent, provision")
     return stack
 
 

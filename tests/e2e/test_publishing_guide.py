@@ -2,7 +2,7 @@
 """docs/publishing.md says what is: its lines are run against a site as it describes, its metrics compared."""
 import pytest
 
-from artifacts import Version
+from artifacts import Version, empty_store
 from guide import check_answer, metrics_of, metrics_told, page, questions
 
 GUIDE = page("publishing.md")
@@ -12,7 +12,7 @@ QUESTIONS = questions(GUIDE)
 @pytest.fixture(scope="module")
 def site(_stack):
     _stack.empty()
-    _stack.sql("TRUNCATE artifact, node CASCADE")
+    empty_store(_stack)
     Version(_stack, {"config.json": b"hello world"}, artifact="llama").publish()
     Version(_stack, {"config.json": b"other words"}, artifact="llama", version="v2").announce()
     assert _stack.call("PUT", "/api/v1/nodes/gpu-1", {"rack": "r1"}).status_code == 200
