@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -42,7 +43,7 @@ static int read_main(const char *dir, char revision[REVISION_MAX])
 
     if (str_format(path, sizeof path, "%s/refs/main", dir) < 0)
         return 1;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = file_open(path, 0);
     const ssize_t n = fd < 0 ? -1 : read(fd, revision, REVISION_MAX - 1);
     if (n <= 0)
         return 1;

@@ -2,7 +2,25 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+int file_only_plain(int fd)
+{
+    struct stat st;
+
+    if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
+        return fd;
+    close(fd);
+    errno = ENXIO;
+    return -1;
+}
+
+int file_open(const char *path, int flags)
+{
+    return file_only_plain(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags));
+}
 
 int file_read_at(int fd, void *to, size_t size, int64_t offset)
 {

@@ -8,6 +8,13 @@
 
 #include "base/cleanup.h"
 
+/* Opens a plain file for reading, links followed unless flags (O_NOFOLLOW) forbid it. A descriptor, or -1 with errno: ENXIO for whatever is
+ * no plain file. Never waits for the other end of a pipe. */
+int file_open(const char *path, int flags) WARN_UNUSED;
+
+/* Gives fd back if it is of a plain file; else closes it: -1 with ENXIO. fd < 0: as it is. */
+int file_only_plain(int fd) WARN_UNUSED;
+
 /* size bytes from offset on, wherever fd stands. 0, or -1 with errno: ENODATA when the file ends before. */
 int file_read_at(int fd, void *to, size_t size, int64_t offset) WARN_UNUSED;
 

@@ -9,18 +9,24 @@
 #include <sys/syscall.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/str.h"
 
 enum { FOLDER_MODE = 0755, FILE_MODE = 0644, PATH_SIZE = 4096, BLOCK = 512 };
 
 int tree_open(int dir, const char *path, int flags, mode_t mode)
 {
+    const bool plain = (flags & (O_DIRECTORY | O_PATH)) == 0;
+    /* Not for writers: they would not wait until a lease is given up, which others take to see whether they are there. A pipe lets O_RDWR
+     * in at once. */
+    const int at_once = plain && (flags & O_ACCMODE) == O_RDONLY ? O_NONBLOCK : 0;
     struct open_how how = {
-        .flags = (uint64_t)(unsigned)(flags | O_CLOEXEC | O_NOFOLLOW),
+        .flags = (uint64_t)(unsigned)(flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | at_once),
         .mode = (flags & O_CREAT) != 0 ? mode : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
-    return (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    const int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    return plain ? file_only_plain(fd) : fd;
 }
 
 int tree_open_folder(int dir, const char *path)

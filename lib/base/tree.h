@@ -10,7 +10,8 @@
 
 #include "base/cleanup.h"
 
-/* openat(2) that stays beneath dir and follows no link, with O_CLOEXEC. mode: of a new file. A descriptor, or -1 with errno. */
+/* openat(2) that stays beneath dir and follows no link, with O_CLOEXEC. mode: of a new file. A descriptor, or -1 with errno: ENXIO for whatever is
+ * no plain file, unless flags has O_DIRECTORY or O_PATH. Never waits for the other end of a pipe; O_WRONLY therefore only with O_EXCL. */
 int tree_open(int dir, const char *path, int flags, mode_t mode) WARN_UNUSED;
 
 /* tree_open() of a folder for reading. */

@@ -58,9 +58,11 @@ static int read_text(
     struct stat st;
     cleanup_free char *text = NULL;
 
-    if (fd < 0 || fstat(fd, &st) < 0)
+    const bool is_plain = fd >= 0 || errno != ENXIO;
+
+    if (is_plain && (fd < 0 || fstat(fd, &st) < 0))
         return mishap_errno(m, false, "cannot open %.100s", name);
-    if (!S_ISREG(st.st_mode) || st.st_size < 0 || (size_t)st.st_size > max)
+    if (!is_plain || st.st_size < 0 || (size_t)st.st_size > max)
         return mishap_set(
             m, MISHAP_MANIFEST_MISMATCH, "%.100s is no file of at most %zu bytes", name, max);
     text = mem_calloc(1, (size_t)st.st_size + 1);
@@ -81,7 +83,7 @@ int depot_read_text(
 
 int depot_read_file(const char *path, size_t max, char **out, size_t *size, struct mishap *m)
 {
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = file_open(path, 0);
 
     return read_text(fd, path, max, out, size, m);
 }

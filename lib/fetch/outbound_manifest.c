@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/thread.h"
@@ -96,7 +97,7 @@ static int hash_file(struct job *j, size_t at, struct err *e)
     cleanup_hasher struct hasher *whole = hasher_new();
     cleanup_hasher struct hasher *shard = hasher_new();
     const struct outbound_file *f = &j->tree->file[at];
-    cleanup_fd int fd = open(f->real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    cleanup_fd int fd = file_open(f->real, O_NOFOLLOW);
     struct reading r = { j, f, fd, piece, whole, shard };
 
     if (fd < 0)

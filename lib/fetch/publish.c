@@ -144,7 +144,7 @@ static int read_shard(const struct sending *s, size_t index, char *to, struct er
     const struct shard_place at = manifest_place(s->what->manifest, index);
     const struct digest *want = &s->what->manifest->shard[index];
     const struct outbound_file *f = &s->what->tree->file[at.file];
-    cleanup_fd int fd = open(f->real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    cleanup_fd int fd = file_open(f->real, O_NOFOLLOW);
     struct digest got = { .byte = { 0 } };
 
     if (fd < 0)

@@ -121,7 +121,9 @@ int disk_file(const char *root, const char *artifact, const char *version, const
         step(&fd, version, false, e) < 0 || step(&fd, "files", false, e) < 0 ||
         walk_folders(&fd, path, false, &name, e) < 0)
         return -1;
-    *out = openat(fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    *out = tree_open(fd, name, O_RDONLY, 0);
+    if (*out < 0 && (errno == ELOOP || errno == ENXIO))
+        errno = ENOENT; /* a link or a pipe is not the file */
     return *out < 0 ? disk_failed("open", path, e) : 0;
 }
 

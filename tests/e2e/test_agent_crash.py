@@ -137,6 +137,19 @@ def test_strangers_in_a_part_do_not_land(node, origin):
     assert not (node.folder() / "files" / "other").exists()
 
 
+@pytest.mark.parametrize("path", [
+    ".tmp/v9.00000000-0000-0000-0000-000000000000.part/journal", "versions/v9/manifest.json"])
+def test_a_pipe_in_the_root_holds_nobody_up(node, origin, path):
+    """Of another artifact: whoever looks through the root must not wait for its other end."""
+    url = origin.serve(FILES)
+    pipe = node.root / "other" / path
+    (pipe.parent / "files").mkdir(parents=True)
+    os.mkfifo(pipe)
+    assert [a["artifact"] for a in node.status()["artifacts"]] == (["other"] if "versions" in path else [])
+    assert node.fetch(url).status == 0
+    assert node.content() == FILES
+
+
 def test_a_part_that_was_about_to_land_is_taken_up(node, origin):
     """Killed after its files were made read-only."""
     url = origin.serve(FILES)

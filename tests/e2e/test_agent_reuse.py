@@ -91,3 +91,14 @@ def test_links_in_a_folder_lead_nowhere(node, tmp_path):
     assert node.run("adopt", "--move", image).status == 0
     assert (tmp_path / "second name").stat().st_nlink == 2
     assert node.content() == OLD
+
+
+def test_a_pipe_in_a_folder_is_no_file_and_nobody_waits_for_it(node, origin, tmp_path):
+    url = origin.serve(OLD)
+    put(tmp_path / "disk", {FILE: OLD[FILE]})
+    os.mkfifo(tmp_path / "disk" / "config.json")
+    assert node.run("adopt", tmp_path / "disk", url).status == 0
+    assert node.content() == OLD
+    os.mkfifo(tmp_path / "m.json")
+    done = node.run("adopt", "--manifest", tmp_path / "m.json", tmp_path / "disk")
+    assert done.failure == (3, "task_fatal", "manifest_mismatch"), done

@@ -106,6 +106,20 @@ def test_a_clone_is_hashed_and_what_is_bad_is_asked_for(stack):
     assert (more.on_disk() / "files" / "f").read_bytes() == v.files["d/two"]
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc/hostname")], ids=["pipe", "link"])
+def test_what_is_no_file_any_more_is_bad_and_does_not_hold_the_gate_up(stack, make):
+    v = Version(stack).publish()
+    for damaged in (v.on_disk() / "files" / "d" / "two", v.on_disk() / "files" / "a.bin"):
+        damaged.parent.chmod(0o755)
+        damaged.unlink()
+        make(damaged)
+    more = Version(stack, {"f": v.files["d/two"]}, artifact=v.artifact, version="v2")
+    assert more.announce().json()["missing"] == []
+    wait_until(lambda: more.state()["missing_shards"] == 1, "the bad shard asked for")
+    assert more.put(digest(v.files["d/two"])).status_code == 201
+    assert more.judged() == "published"
+
+
 def test_the_release_gate_rejects_what_is_not_the_file(stack):
     v = Version(stack)
     v.manifest["files"][0]["sha256"] = digest(b"another")

@@ -7,7 +7,10 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/str.h"
 #include "fetch/publish.h"
@@ -18,6 +21,8 @@
 
 #define TOKEN  "publisher-token-0123456789"
 #define SHARDS "/api/v1/artifacts/llama/versions/v1/shards/"
+
+enum { HANG_S = 20 };
 
 struct scene {
     struct child_server store;
@@ -205,6 +210,11 @@ static void a_file_that_changed_is_not_sent(void **state)
     bad(ERR_CONFLICT, "b: changed while it was being published");
     folder_put(&scene.folder, "b", "sec", 0644);
     bad(ERR_CONFLICT, "b: changed while it was being published");
+    assert_int_equal(remove(folder_at(&scene.folder, "b")), 0);
+    assert_int_equal(mkfifo(folder_at(&scene.folder, "b"), 0644), 0);
+    (void)alarm(HANG_S);
+    bad(ERR_INTERNAL, "b: ");
+    (void)alarm(0);
     cleanup_json json_object *now = child_server_state(&scene.store);
     assert_true(json_object_object_length(jx_get(now, "sent")) <= 1);
 }

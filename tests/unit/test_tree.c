@@ -15,6 +15,8 @@
 #include "base/tree.h"
 #include "tests/fake/folder.h"
 
+enum { HANG_S = 20 };
+
 static struct folder folder;
 static int top;
 
@@ -142,6 +144,22 @@ static void nothing_leads_out_of_a_folder(void **state)
     assert_int_equal(errno, ELOOP);
 }
 
+/* Whoever may write somewhere below a root may put a pipe there: to wait for its other end would be to wait for ever. */
+static void what_is_no_plain_file_is_not_opened_and_nobody_waits_for_it(void **state)
+{
+    (void)state;
+    assert_int_equal(mkfifoat(top, "pipe", 0644), 0);
+    assert_int_equal(mkdirat(top, "folder", 0755), 0);
+    (void)alarm(HANG_S);
+    assert_int_equal(tree_open(top, "pipe", O_RDONLY, 0), -1);
+    assert_int_equal(errno, ENXIO);
+    assert_int_equal(tree_open(top, "pipe", O_RDWR, 0), -1);
+    assert_int_equal(errno, ENXIO);
+    assert_int_equal(tree_open(top, "folder", O_RDONLY, 0), -1);
+    assert_int_equal(errno, ENXIO);
+    (void)alarm(0);
+}
+
 #define WITH_TOP(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(void)
@@ -153,6 +171,7 @@ int main(void)
         WITH_TOP(what_is_mounted_in_a_tree_is_not_removed),
         WITH_TOP(a_tree_is_opened_up_with_its_top_and_no_link_of_it_followed),
         WITH_TOP(nothing_leads_out_of_a_folder),
+        WITH_TOP(what_is_no_plain_file_is_not_opened_and_nobody_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
