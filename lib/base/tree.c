@@ -166,6 +166,11 @@ int tree_list(int dir, tree_visit *visit, void *ctx)
 
 /* --- what is done with whole trees --- */
 
+int tree_chmod(int dir, const char *name, mode_t mode)
+{
+    return fchmodat(dir, name, mode, AT_SYMLINK_NOFOLLOW);
+}
+
 /* What is mounted below is not ours to remove. */
 static int remove_entry(void *ctx, const struct tree_entry *e)
 {
@@ -175,7 +180,7 @@ static int remove_entry(void *ctx, const struct tree_entry *e)
     }
     switch (e->kind) {
     case TREE_FOLDER: /* or what is in it could not be removed */
-        return fchmodat(e->parent, e->name, FOLDER_MODE, 0) < 0 && errno != ENOENT ? -1 : 0;
+        return tree_chmod(e->parent, e->name, FOLDER_MODE) < 0 && errno != ENOENT ? -1 : 0;
     case TREE_FOLDER_END:
         return unlinkat(e->parent, e->name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -1 : 0;
     case TREE_FILE:
@@ -193,7 +198,7 @@ int tree_remove(int dir, const char *name)
         return errno == ENOENT ? 0 : -1;
     if (!S_ISDIR(st.st_mode))
         return unlinkat(dir, name, 0) < 0 && errno != ENOENT ? -1 : 0;
-    if (fchmodat(dir, name, FOLDER_MODE, 0) < 0)
+    if (tree_chmod(dir, name, FOLDER_MODE) < 0)
         return errno == ENOENT ? 0 : -1;
     folder = tree_open_folder(dir, name);
     if (folder < 0)
@@ -209,7 +214,7 @@ static int open_up(void *ctx, const struct tree_entry *e)
     if (e->kind == TREE_FOLDER_END || S_ISLNK(e->stat.st_mode))
         return 0;
     const mode_t mode = e->kind == TREE_FOLDER ? FOLDER_MODE : FILE_MODE;
-    return (e->stat.st_mode & ALLPERMS) == mode ? 0 : fchmodat(e->parent, e->name, mode, 0);
+    return (e->stat.st_mode & ALLPERMS) == mode ? 0 : tree_chmod(e->parent, e->name, mode);
 }
 
 int tree_open_up(int dir)

@@ -44,6 +44,9 @@ int tree_walk(int dir, tree_visit *visit, void *ctx) WARN_UNUSED;
 /* The same for what lies in dir itself; folders come once, as TREE_FOLDER. */
 int tree_list(int dir, tree_visit *visit, void *ctx) WARN_UNUSED;
 
+/* fchmodat(2) that follows no link: of one, -1 with EOPNOTSUPP. Needs /proc. */
+int tree_chmod(int dir, const char *name, mode_t mode) WARN_UNUSED;
+
 /* Removes `name` of dir: a folder with all that is in it, read-only folders too, but nothing that is mounted there (EXDEV); of a link the link.
  * Gone already is fine. */
 int tree_remove(int dir, const char *name) WARN_UNUSED;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/file.h>
 
 #include "base/file.h"
@@ -154,7 +155,7 @@ static int open_journal(struct part *p, struct mishap *why)
     cleanup_buf struct buf head = BUF_INIT(JOURNAL_TEXT_MAX);
 
     p->journal =
-        tree_open(p->folder, DEPOT_JOURNAL, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, FILE_MODE);
+        tree_open(p->folder, DEPOT_JOURNAL, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, FILE_MODE);
     if (p->journal < 0)
         return mishap_errno(why, true, "cannot open a journal");
     journal_head(&head, &p->digest, p->manifest->total_bytes);
@@ -163,11 +164,28 @@ static int open_journal(struct part *p, struct mishap *why)
     return 0;
 }
 
+/* Papers and journal are written anew, and nothing else belongs beside the files: what lies there may be anybody's. */
+static int remove_beside(void *ctx, const struct tree_entry *e)
+{
+    (void)ctx;
+    return e->kind == TREE_FOLDER && strcmp(e->name, DEPOT_FILES) == 0
+               ? 0
+               : tree_remove(e->parent, e->name);
+}
+
+/* What a writer left that was about to land it can be written to again. */
+static int clear_taken(const struct part *p, struct mishap *why)
+{
+    if (fchmod(p->folder, FOLDER_MODE) < 0 || tree_list(p->folder, remove_beside, NULL) < 0 ||
+        tree_open_up(p->folder) < 0)
+        return mishap_errno(why, true, "cannot make what was left writable");
+    return 0;
+}
+
 static int open_tree(struct part *p, struct mishap *why)
 {
-    /* what a writer left that was about to land it can be written to again */
-    if (p->taken && tree_open_up(p->folder) < 0)
-        return mishap_errno(why, true, "cannot make what was left writable");
+    if (p->taken && clear_taken(p, why) < 0)
+        return -1;
     p->files = tree_make_folder(p->folder, DEPOT_FILES);
     if (p->files < 0)
         return mishap_errno(why, true, "cannot make " DEPOT_FILES);

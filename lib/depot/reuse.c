@@ -198,7 +198,7 @@ int reuse_move(struct part *p, const char *folder, struct mishap *why)
             return mishap_errno(why, true, "cannot make a folder");
         if (renameat2(from, f->path, p->files, f->path, RENAME_NOREPLACE) < 0)
             continue; /* another file system, or not allowed: cloned later */
-        if (fchmodat(p->files, f->path, 0644, 0) < 0)
+        if (tree_chmod(p->files, f->path, 0644) < 0)
             return mishap_errno(why, true, "cannot make %.80s writable", f->path);
         moved++;
     }

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "base/tree.h"
 #include "store/artifact_disk.h"
 #include "store/inspect.h"
 #include "store/manifest_json.h"
@@ -18,8 +19,9 @@ enum { SEALED_MODE = 0555 };
 /* A file beside files/, whole and on the disk. */
 static int put_file(int part, const char *name, const char *text, size_t size, struct err *e)
 {
-    cleanup_fd int fd =
-        openat(part, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (unlinkat(part, name, 0) < 0 && errno != ENOENT)
+        return disk_failed("replace", name, e);
+    cleanup_fd int fd = tree_open(part, name, O_WRONLY | O_CREAT | O_EXCL, 0644);
     if (fd < 0 || file_write(fd, text, size) < 0 || fsync(fd) < 0)
         return disk_failed("write", name, e);
     return 0;

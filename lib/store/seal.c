@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/seal.h"
 
+#include <fcntl.h>
+
 #include "base/str.h"
 #include "base/tree.h"
 
@@ -16,6 +18,14 @@ static mode_t mode_of(const struct manifest *m, const char *path)
     return f != NULL && f->executable ? EXECUTABLE_MODE : PLAIN_MODE;
 }
 
+/* By a descriptor, as the name may lead elsewhere. */
+static int set_file_mode(const struct tree_entry *e, mode_t mode)
+{
+    cleanup_fd int fd = tree_open(e->parent, e->name, O_RDONLY, 0);
+
+    return fd < 0 ? -1 : fchmod(fd, mode);
+}
+
 static int set_mode(void *ctx, const struct tree_entry *e)
 {
     switch (e->kind) {
@@ -25,7 +35,7 @@ static int set_mode(void *ctx, const struct tree_entry *e)
         return fchmod(e->folder, FOLDER_MODE);
     case TREE_FILE:
     default:
-        return fchmodat(e->parent, e->name, mode_of(ctx, e->path), 0);
+        return set_file_mode(e, mode_of(ctx, e->path));
     }
 }
 

@@ -7,7 +7,7 @@
 #include "model/manifest.h"
 
 /* folder: of the part, with files/ and the papers beside. Syncs every folder of it, then takes write permission from all files (0444, or
- * 0555 where the manifest says executable) and from the folders below, not from itself. 0, or -1 with errno. base/tree.h's tree_open_up()
+ * 0555 where the manifest says executable) and from the folders below, not from itself. 0, or -1 with errno: ELOOP when a link lies in it, which is not followed. base/tree.h's tree_open_up()
  * takes it back. */
 int seal_tree(int folder, const struct manifest *m) WARN_UNUSED;
 

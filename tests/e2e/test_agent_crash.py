@@ -137,6 +137,38 @@ def test_strangers_in_a_part_do_not_land(node, origin):
     assert not (node.folder() / "files" / "other").exists()
 
 
+def test_strangers_beside_the_files_of_a_part_do_not_land_and_lead_nowhere(node, origin, tmp_path):
+    url = origin.serve(FILES)
+    part, lacks = leave_part(node, origin, url)
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    secret.chmod(0o600)
+    (part / "link").symlink_to(secret)
+    (part / "receipt.json").symlink_to(secret)
+    (part / "journal").unlink()
+    (part / "journal").symlink_to(secret)
+    (part / "manifest.json").mkdir()
+    (part / "README.digest").mkdir()
+    (part / "README.digest" / "x").write_text("y")
+    (part / "extra").write_text("x")
+    os.mkfifo(part / "pipe")
+    done = node.fetch(url)
+    assert done.status == 0, done
+    assert sorted(os.listdir(node.folder())) == ["README.digest", "files", "manifest.json", "receipt.json"]
+    assert node.content() == FILES and asked(origin) == lacks
+    assert secret.read_text() == "s" and secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_part_whose_files_are_a_link_is_begun_anew(node, origin, tmp_path):
+    url = origin.serve(FILES)
+    part, _ = leave_part(node, origin, url)
+    shutil.rmtree(part / "files")
+    (tmp_path / "elsewhere").mkdir()
+    (part / "files").symlink_to(tmp_path / "elsewhere")
+    assert node.fetch(url).status == 0
+    assert node.content() == FILES and os.listdir(tmp_path / "elsewhere") == []
+
+
 @pytest.mark.parametrize("path", [
     ".tmp/v9.00000000-0000-0000-0000-000000000000.part/journal", "versions/v9/manifest.json"])
 def test_a_pipe_in_the_root_holds_nobody_up(node, origin, path):
@@ -339,7 +371,8 @@ def test_landing_is_durable_in_the_contracts_order(node, origin):
     journal = at(r'unlinkat\(.*"journal"')
     papers = [at(rf"fsync\(\d+<[^>]*{part}/{name}>") for name in ("manifest.json", "README.digest", "receipt.json")]
     folders = [at(rf"fsync\(\d+<[^>]*{part}{path}>") for path in ("/files/model", "/files", "")]
-    modes = [at(r'fchmodat\(.*"weights.bin", 0444'), at(r'fchmodat\(.*"b", 0444'), at(rf"fchmod\(\d+<[^>]*{part}/files/model>, 0555")]
+    modes = [at(rf"fchmod\(\d+<[^>]*{part}/files/{name}>, 0444") for name in (FILE, "b")]
+    modes += [at(rf"fchmod\(\d+<[^>]*{part}/files/model>, 0555")]
     rename = at(r'renameat2\(.*"v1", RENAME_NOREPLACE')
     parents = [at(r"fsync\(\d+<[^>]*/llama/versions>", -1), at(r"fsync\(\d+<[^>]*/llama/\.tmp>", -1)]
     top = at(r"fchmod\(\d+<[^>]*/versions/v1>, 0555")

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/tree.h"
+#include "store/seal.h"
 #include "tests/fake/folder.h"
 
 enum { HANG_S = 20 };
@@ -160,6 +161,22 @@ static void what_is_no_plain_file_is_not_opened_and_nobody_waits_for_it(void **s
     (void)alarm(0);
 }
 
+static void sealing_a_tree_follows_no_link(void **state)
+{
+    const struct manifest none = MANIFEST_INIT;
+    (void)state;
+    put(top, "kept", 0600);
+    put(top, "t/f", 0644);
+    assert_int_equal(symlinkat("../kept", top, "t/link"), 0);
+    cleanup_fd int t = tree_open_folder(top, "t");
+    assert_int_equal(seal_tree(t, &none), -1);
+    assert_int_equal(errno, ELOOP);
+    assert_int_equal(mode_of(top, "kept"), 0600);
+    assert_int_equal(unlinkat(t, "link", 0), 0);
+    assert_int_equal(seal_tree(t, &none), 0);
+    assert_int_equal(mode_of(top, "t/f"), 0444);
+}
+
 #define WITH_TOP(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(void)
@@ -171,6 +188,7 @@ int main(void)
         WITH_TOP(what_is_mounted_in_a_tree_is_not_removed),
         WITH_TOP(a_tree_is_opened_up_with_its_top_and_no_link_of_it_followed),
         WITH_TOP(nothing_leads_out_of_a_folder),
+        WITH_TOP(sealing_a_tree_follows_no_link),
         WITH_TOP(what_is_no_plain_file_is_not_opened_and_nobody_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
