@@ -31,7 +31,8 @@ static const char USAGE[] =
     "\n"
     "Where the folder [artifacts] root is and belongs to the user it runs as: verifies\n"
     "versions that were uploaded and publishes or rejects them, drops uploads that stand\n"
-    "still, and removes what they left.\n"
+    "still, and removes what they left, bodies in .spool that a web server left which died,\n"
+    "too.\n"
     "\n"
     "Without an answer of Redis orphaned loads and stale operations are left alone. With\n"
     "[operations] read_only only Weighbridge's own tables are touched: claims, controls.\n"
@@ -52,6 +53,7 @@ static void report(const struct housekeeping *h, const struct gate_done *g)
         LOG_I("rejected", g->rejected),
         LOG_I("dropped_uploads", g->dropped),
         LOG_I("parts", g->parts),
+        LOG_I("spooled", g->spooled),
         LOG_S("left_alone",
             h->redis_silent ? "orphaned_loads stale_operations: redis does not answer" : ""),
         { .key = NULL },

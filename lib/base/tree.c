@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/str.h"
 
@@ -206,6 +207,30 @@ int tree_remove(int dir, const char *name)
     if (tree_walk(folder, remove_entry, &st.st_dev) < 0)
         return -1;
     return unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+struct aging {
+    int64_t before_s;
+    int64_t removed;
+};
+
+static int remove_if_old(void *ctx, const struct tree_entry *e)
+{
+    struct aging *a = ctx;
+
+    if (!S_ISREG(e->stat.st_mode) || e->stat.st_mtim.tv_sec > a->before_s)
+        return 0;
+    if (unlinkat(e->parent, e->name, 0) < 0)
+        return errno == ENOENT ? 0 : -1;
+    a->removed++;
+    return 0;
+}
+
+int64_t tree_remove_old_files(int dir, int64_t age_s)
+{
+    struct aging a = { clock_wall_us() / US_PER_S - age_s, 0 };
+
+    return tree_list(dir, remove_if_old, &a) < 0 ? -1 : a.removed;
 }
 
 static int open_up(void *ctx, const struct tree_entry *e)

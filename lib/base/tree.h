@@ -51,6 +51,9 @@ int tree_chmod(int dir, const char *name, mode_t mode) WARN_UNUSED;
  * Gone already is fine. */
 int tree_remove(int dir, const char *name) WARN_UNUSED;
 
+/* Removes the plain files of dir itself, not of folders in it, that nobody wrote to for so long. How many; -1 with errno. */
+int64_t tree_remove_old_files(int dir, int64_t age_s) WARN_UNUSED;
+
 /* Makes dir and all below it writable for its owner: folders 0755, files 0644. */
 int tree_open_up(int dir) WARN_UNUSED;
 

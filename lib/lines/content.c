@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/str.h"
+#include "base/tree.h"
 #include "model/batch.h"
 
 enum { ID_DIGITS = 32, NAME_SIZE = CONTENT_ID_SIZE + 8, FILE_MODE = 0640, DIR_MODE = 0750 };
@@ -286,4 +287,17 @@ int content_old_work(const char *root, int64_t age_s,
             return -1;
     }
     return 0;
+}
+
+int content_clear_spool(const char *root, int64_t age_s, struct err *e)
+{
+    cleanup_fd int top = -1;
+    cleanup_fd int spool = -1;
+    struct err none = ERR_INIT;
+
+    if (open_root(root, &top, e) < 0)
+        return -1;
+    if (open_in(top, ".spool", false, &spool, &none) < 0)
+        return none.code == ERR_NOT_FOUND ? 0 : err_set(e, none.code, "%s", none.msg);
+    return tree_remove_old_files(spool, age_s) < 0 ? content_failed(e, ".spool") : 0;
 }

@@ -51,6 +51,9 @@ int content_old_work(const char *root, int64_t age_s,
     int (*fn)(void *ctx, const char *batch_id, struct err *e), void *ctx,
     struct err *e) WARN_UNUSED;
 
+/* Removes bodies of uploads that nobody wrote to for so long: the web server died before it could. */
+int content_clear_spool(const char *root, int64_t age_s, struct err *e) WARN_UNUSED;
+
 /* Where errno says that a disk is full: the error of writing. Always -1. */
 int content_failed(struct err *e, const char *what);
 

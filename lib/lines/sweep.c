@@ -62,7 +62,8 @@ static int remove_orphans(const struct conf *conf, struct db *db, struct err *e)
     struct orphans o = { conf, db };
 
     return content_old_files(conf->batch_root, OLD_S, remove_strangers, &o, e) < 0 ||
-                   content_old_work(conf->batch_root, OLD_S, remove_ended, &o, e) < 0
+                   content_old_work(conf->batch_root, OLD_S, remove_ended, &o, e) < 0 ||
+                   content_clear_spool(conf->batch_root, OLD_S, e) < 0
                ? -1
                : 0;
 }

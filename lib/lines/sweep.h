@@ -3,7 +3,7 @@
 #define WB_LINES_SWEEP_H
 
 /* What nobody needs any more in the content folder: files whose time is over, contents without a row (of an upload or a
- * result that a crash cut short), working folders of batches that have ended. One of all runners at a time does it
+ * result that a crash cut short), working folders of batches that have ended, bodies that a web server which died has left. One of all runners at a time does it
  * (store/chore.h). One thread. */
 #include "base/conf.h"
 #include "base/err.h"

@@ -117,8 +117,8 @@ static void keep_store(struct task *t, struct hand *h)
     int rc = gate_run(h->db, &g, &done, &e);
     if (rc == 0 && is_mine(h, "artifacts", HOUR_S))
         rc = gate_sweep(h->db, &g, &done, &e);
-    told("artifacts", rc, done.published + done.rejected + done.back + done.dropped + done.parts,
-        &e);
+    told("artifacts", rc,
+        done.published + done.rejected + done.back + done.dropped + done.parts + done.spooled, &e);
 }
 
 static void sweep_batches_in_turn(struct task *t, struct hand *h)

@@ -29,7 +29,8 @@ struct gate_done {
     int64_t rejected;
     int64_t back; /* to uploading: what was to be cloned is bad */
     int64_t dropped;
-    int64_t parts; /* left over by nobody known: removed */
+    int64_t parts;   /* left over by nobody known: removed */
+    int64_t spooled; /* bodies that a web server left which died: removed */
 };
 
 /* holder: host, process and a random number. */
@@ -42,7 +43,7 @@ bool gate_is_here(const struct gate *g);
 int gate_run(
     struct db *db, const struct gate *g, struct gate_done *done, struct err *e) WARN_UNUSED;
 
-/* Drops uploads without progress, and removes parts over a day old that no version is assembled in. */
+/* Drops uploads without progress, and removes parts over a day old that no version is assembled in, and bodies of uploads that nobody wrote to for a day. */
 int gate_sweep(
     struct db *db, const struct gate *g, struct gate_done *done, struct err *e) WARN_UNUSED;
 

@@ -81,6 +81,20 @@ static int drop_uploads(struct db *db, const struct gate *g, struct gate_done *d
     return 0;
 }
 
+/* The web server removes a body after its answer, unless it dies before. */
+static int sweep_spool(int root, struct gate_done *done, struct err *e)
+{
+    cleanup_fd int spool = tree_open_folder(root, ".spool");
+
+    if (spool < 0)
+        return errno == ENOENT ? 0 : disk_failed("look into", ".spool", e);
+    const int64_t removed = tree_remove_old_files(spool, OLD_S);
+    if (removed < 0)
+        return disk_failed("clear", ".spool", e);
+    done->spooled += removed;
+    return 0;
+}
+
 int gate_sweep(struct db *db, const struct gate *g, struct gate_done *done, struct err *e)
 {
     cleanup_dir DIR *d = NULL;
@@ -99,5 +113,5 @@ int gate_sweep(struct db *db, const struct gate *g, struct gate_done *done, stru
         if (sweep_parts(db, path, done, e) < 0)
             return -1;
     }
-    return 0;
+    return sweep_spool(dirfd(d), done, e);
 }

@@ -153,6 +153,29 @@ def test_without_redis_all_but_the_overlay_is_as_ever(stack):
     assert done.status_code == 201 and stack.sql("SELECT count(*) FROM model_load_jobs") == [(0,)]
 
 
+def housekeeping(stack):
+    """What it tells."""
+    build = os.environ.get("WB_DEV_BUILD", str(ROOT / "build"))
+    done = subprocess.run([build + "/weighbridge-housekeeping", "--config", str(stack.var / "weighbridge.ini")], capture_output=True,
+                          text=True, timeout=HANG_S, env=stack.environ, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_bodies_that_a_killed_web_server_left_are_removed_once_they_are_old(stack):
+    spool = stack.var / "store" / ".spool"
+    old, young, folder = spool / "0000099998", spool / "0000099999", spool / "folder"
+    folder.mkdir()
+    for path in (old, young):
+        path.write_bytes(b"a body cut short")
+    for path in (old, folder):
+        os.utime(path, (0, 0))
+    assert "spooled=1" in housekeeping(stack)
+    assert not old.exists() and young.exists() and folder.exists()
+    young.unlink()
+    folder.rmdir()
+
+
 def test_an_upload_that_stands_still_for_a_day_is_dropped_and_listed(stack):
     v = Version(stack)
     v.announce()
@@ -160,18 +183,10 @@ def test_an_upload_that_stands_still_for_a_day_is_dropped_and_listed(stack):
     v.put(shard)
     assert v.parts()
 
-    def housekeeping():
-        ini = str(stack.var / "weighbridge.ini")
-        build = os.environ.get("WB_DEV_BUILD", str(ROOT / "build"))
-        done = subprocess.run([build + "/weighbridge-housekeeping", "--config", ini], capture_output=True, text=True, timeout=HANG_S,
-                              env=stack.environ, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stderr
-
     stack.sql("UPDATE artifact_version SET progress_at = now() - interval '23 hours 59 minutes' WHERE artifact = %s", [v.artifact])
-    assert "dropped_uploads=0" in housekeeping() and v.state()["state"] == "uploading"
+    assert "dropped_uploads=0" in housekeeping(stack) and v.state()["state"] == "uploading"
     stack.sql("UPDATE artifact_version SET progress_at = now() - interval '24 hours 1 second' WHERE artifact = %s", [v.artifact])
-    assert "dropped_uploads=1" in housekeeping()
+    assert "dropped_uploads=1" in housekeeping(stack)
     assert v.state()["state"] == "dropped" and "24 h" in v.state()["reason"] and v.parts() == []
     assert v.put(shard).status_code == 409
     v.publish()  # the same bytes may begin anew

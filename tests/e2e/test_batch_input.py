@@ -128,7 +128,7 @@ def test_contents_without_a_row_and_working_folders_of_ended_batches_are_swept_o
     content = service.stack.var / "content"
     kept, batch = service.file([line(1)]), service.batch([line(1)])
     ends = [content / "files" / "ab" / ("file-ab" + 30 * "0"), content / "files" / "ab" / ("file-ab" + 30 * "1" + ".new"),
-            content / "work" / "batch_ended" / "output.1"]
+            content / "work" / "batch_ended" / "output.1", content / ".spool" / "0000099998"]
     stays = [content / "files" / "ab" / ("file-ab" + 30 * "2"), content / "work" / batch / "output.1",
              *(c for c in service.contents() if c.name == kept)]
     for path in *ends, *stays[:2]:
