@@ -58,7 +58,7 @@ static const struct db_stmt STMTS[] = {
         "SELECT 1 FROM assignment WHERE node = $1 AND version_id = $2::bigint AND state IN ('pulling', 'landed')",
         2 },
     [PROGRESS] = { "assignment_progress",
-        "WITH a AS (UPDATE assignment a SET state = 'pulling', phase = $3, bytes = greatest(a.bytes, $4::bigint),"
+        "WITH a AS (UPDATE assignment a SET state = 'pulling', phase = $3, bytes = least(greatest(a.bytes, $4::bigint), v.total_bytes),"
         "  verified = coalesce(decode($5, 'hex'), a.verified),"
         "  started_at = coalesce(a.started_at, clock_timestamp()), changed_at = clock_timestamp()"
         "  FROM artifact_version v WHERE a.node = $1 AND a.id = $2::uuid AND v.id = a.version_id AND " OPEN

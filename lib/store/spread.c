@@ -13,7 +13,7 @@ enum stmt { REPLICAS, BYTES, AVOIDED, RETRIES, QUEUE, DISK, DURATION, LONGEST, V
 
 static const struct db_stmt STMTS[] = {
     [REPLICAS] = { "spread_replicas",
-        "SELECT v.artifact, v.version, s.state, count(*)::text FROM artifact_version v JOIN"
+        "SELECT v.artifact, v.version, s.state, count(DISTINCT s.name)::text FROM artifact_version v JOIN"
         " (SELECT n.name, t.artifact, t.version, t.state FROM node n,"
         "  jsonb_to_recordset(n.versions) t(artifact text, version text, state text)"
         "  UNION ALL SELECT a.node, v.artifact, v.version, a.state FROM assignment a"
@@ -43,9 +43,9 @@ static const struct db_stmt STMTS[] = {
     [QUEUE] = { "spread_queue", "SELECT count(*)::text FROM assignment a WHERE a.state = 'queued'",
         0 },
     [DISK] = { "spread_disk",
-        "SELECT n.name, m.path, round(m.used_bytes / m.total_bytes, 4)::text FROM node n,"
+        "SELECT n.name, m.path, round(least(1, max(m.used_bytes / m.total_bytes)), 4)::text FROM node n,"
         " jsonb_to_recordset(n.mounts) m(path text, total_bytes numeric, used_bytes numeric)"
-        " WHERE m.total_bytes > 0 AND m.used_bytes IS NOT NULL ORDER BY 1, 2",
+        " WHERE m.total_bytes > 0 AND m.used_bytes IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2",
         0 },
     [DURATION] = { "spread_duration",
         "SELECT b.le::text, (SELECT count(*) FROM receipt r WHERE r.took_ms <= b.le * 1000)::text FROM " BOUNDS

@@ -125,6 +125,16 @@ def test_progress_that_makes_no_sense_is_refused(node, said):
     assert node_call(node, "POST", path + "/progress", said).status_code == 400
 
 
+def test_a_copy_is_never_seen_to_be_more_than_its_version(node):
+    """A node counts what it fetched twice, or lies."""
+    v = Version(node).publish()
+    path = assign(node, v)
+    assert node_call(node, "POST", path + "/progress", {"phase": "fetch", "bytes": (1 << 53) - 1}).status_code == 200
+    [now] = node.get(NODE + "/assignments").json()["assignments"]
+    assert now["bytes"] == v.manifest["total_bytes"]
+    assert node.sql("SELECT bytes_sent FROM model_load_jobs") == [(v.manifest["total_bytes"],)]
+
+
 def test_a_receipt_counts_with_the_published_digest_only_and_once(node):
     v = Version(node).publish()
     path = assign(node, v)
@@ -249,6 +259,19 @@ def test_metrics_tell_of_distribution(node):
     assert re.search(r"^dist_duration_seconds_max \d", text, re.M)
     les = re.findall(r'^dist_duration_seconds_bucket\{le="(\d+)"\}', text, re.M)
     assert les == [str(2 ** n) for n in range(14)] + ["14400"]
+
+
+def test_a_node_that_says_things_twice_or_that_cannot_be_does_not_spoil_the_metrics(node):
+    """No series may come twice: who reads them would take neither."""
+    v = Version(node).publish()
+    has = {"artifact": v.artifact, "version": v.version, "digest": v.digest, "state": "landed"}
+    beat(node, versions=[has, has], mounts=[{"path": "/b", "total_bytes": 1, "used_bytes": 1 << 50},
+                                            {"path": "/b", "total_bytes": 4, "used_bytes": 1}])
+    text = node.get("/artifacts/metrics", token="viewer").text
+    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert sorted(series) == sorted(set(series))
+    assert '\ndisk_used_ratio{node="node",mount="/b"} 1.0000\n' in text
+    assert f'\nversion_replicas{{artifact="{v.artifact}",version="{v.version}",state="landed"}} 1\n' in text
 
 
 def slow_readers(stack, v, n):
